@@ -1,7 +1,8 @@
-"""Records what Paraver's paramedir prints for the presets: PARAMEDIR=PROGRAM python -m cfgs.record
+"""Records what Paraver's paramedir prints for the presets: PARAMEDIR=PROGRAM python -m cfgs.record [-k NAME]
 
 It runs the tests that compare what presets show with the reports. What they ask for is printed, and kept where neither
-the preset nor the trace has changed. If they pass, tests/data/paramedir has just that. Needs all sets of reports.
+the preset nor the trace has changed. If they pass, tests/data/paramedir has just that; with options of pytest, which
+choose some of the tests, it keeps the rest as well. Needs all sets of reports.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ def main() -> int:
     if "PARAMEDIR" not in os.environ or not HAS_LARGE_REPORTS:
         print(__doc__, file=sys.stderr)
         return 2
-    recorded.recorder = {}
-    code = pytest.main(["--all-sets", "-p", "no:xdist", *TESTS])
+    recorded.recorder = recorded.read_all() if sys.argv[1:] else {}
+    code = pytest.main(["--all-sets", "-p", "no:xdist", *sys.argv[1:], *TESTS])
     if not code:
         recorded.write_recordings(recorded.recorder)
     return int(code)

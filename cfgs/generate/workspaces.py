@@ -45,36 +45,16 @@ MENUS = [
         (types.CUDA_API, types.MEMORY_OPERATION, types.KERNEL, types.NCCL_KERNEL, types.GRAPH_LAUNCH),
         ("views", "basics", "analysis"),
     ),
-    Menu(
-        "Why are GPUs idle?",
-        (types.GPU_ACTIVITY, types.GPU_IDLE_STRETCH),
-        ("analysis", "basics"),
-    ),
-    Menu(
-        "Who waits for whom?",
-        (types.OPERATION_PART, types.GPU_ACTIVITY_WITH_WAITS),
-        ("analysis",),
-    ),
-    Menu(
-        "What is on the critical path?",
-        (types.CRITICAL_PATH,),
-        ("analysis", "views"),
-    ),
-    Menu(
-        "How efficient is the job?",
-        (types.GPU_ACTIVITY, types.CUDA_API, *types.MPI_CALLS.values()),
-        ("model",),
-    ),
+    Menu("Why are GPUs idle?", (types.GPU_ACTIVITY, types.GPU_IDLE_STRETCH), ("analysis", "basics")),
+    Menu("Who waits for whom?", (types.OPERATION_PART, types.GPU_ACTIVITY_WITH_WAITS), ("analysis",)),
+    Menu("What is on the critical path?", (types.CRITICAL_PATH,), ("analysis", "views")),
+    Menu("How efficient is the job?", (types.GPU_ACTIVITY, types.CUDA_API, *types.MPI_CALLS.values()), ("model",)),
     Menu(
         "What is communicated?",
         (types.NCCL_KERNEL, families.NVTX_NCCL, *types.MPI_CALLS.values(), types.UCX_CALL),
         ("analysis", "basics", "hwcounters"),
     ),
-    Menu(
-        "Which kernels take the time?",
-        (types.KERNEL, types.GRAPH_LAUNCH),
-        ("basics", "analysis"),
-    ),
+    Menu("Which kernels take the time?", (types.KERNEL, types.GRAPH_LAUNCH), ("basics", "analysis")),
     Menu(
         "Which memory is used and copied?",
         (types.MEMORY_OPERATION, types.ALLOCATED_BYTES, types.GPU_PAGE_FAULT, types.CPU_PAGE_FAULT),
@@ -94,16 +74,8 @@ MENUS = [
         ),
         ("basics", "analysis"),
     ),
-    Menu(
-        "Why are some steps slow?",
-        (types.STEP,),
-        ("analysis",),
-    ),
-    Menu(
-        "Is the hardware busy?",
-        families.GPU_METRIC_NUMBERS,
-        ("hwcounters",),
-    ),
+    Menu("Why are some steps slow?", (types.STEP,), ("analysis",)),
+    Menu("Is the hardware busy?", families.GPU_METRIC_NUMBERS, ("hwcounters",)),
 ]
 
 

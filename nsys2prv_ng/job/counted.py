@@ -116,19 +116,18 @@ class CountedEvents:
         return self._marked[key][2]
 
     def _mark_operations(self, place: IntArray, begin: IntArray) -> BoolArray:
-        known = self.launched
-        at = find_rows([known.place, known.begin], [place, begin])
-        is_known = np.append(known.is_known, False)[at]
-        launched = self.mark_host(place, pick(known.launched, at, 0))
-        return np.where(is_known, launched, mark_inside(begin, begin, self._job.scope.measured))
+        is_known, launched = self._find_launched(place, begin)
+        return np.where(is_known, self.mark_host(place, launched), mark_inside(begin, begin, self._job.scope.measured))
 
     def find_launches(self, place: IntArray, begin: IntArray) -> tuple[IntArray, IntArray]:
         """Return (index of the step that counts, time of the launch) of GPU operations, given by place and start (ns).
 
         The step is -1 if the operation was launched in none, or if its launch is not recorded.
         """
-        known = self.launched
-        at = find_rows([known.place, known.begin], [place, begin])
-        launched = pick(known.launched, at, 0)
-        step = self.find_step(place, launched)
-        return np.where(np.append(known.is_known, False)[at], step, -1), launched
+        is_known, launched = self._find_launched(place, begin)
+        return np.where(is_known, self.find_step(place, launched), -1), launched
+
+    def _find_launched(self, place: IntArray, begin: IntArray) -> tuple[BoolArray, IntArray]:
+        """Return whether the launch of each operation is recorded, and its time (ns)."""
+        at = find_rows([self.launched.place, self.launched.begin], [place, begin])
+        return np.append(self.launched.is_known, False)[at], pick(self.launched.launched, at, 0)

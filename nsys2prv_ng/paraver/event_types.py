@@ -64,11 +64,11 @@ LATE_REASONS = {
     LATE_UNKNOWN: "unknown",
 }
 WAIT_REASON = EventType(63000412, "Root cause of the arrival delay", "waits", interval=True, values=LATE_REASONS)
-GPU_WAITS = dict(enumerate((
-    tables.NOTHING_RECORDED, "Compute only", "Overlapped transfer", "Exposed transfer", "Exposed wait",
-    "Overlapped wait", "Memory operation", "Idle", "Exposed unclassified communication",
-    "Overlapped unclassified communication", "Opaque CUDA graph",
-)))  # fmt: skip
+GPU_WAITS = {
+    0: tables.NOTHING_RECORDED, 1: "Compute only", 2: "Overlapped transfer", 3: "Exposed transfer", 4: "Exposed wait",
+    5: "Overlapped wait", 6: "Memory operation", 7: "Idle", 8: "Exposed unclassified communication",
+    9: "Overlapped unclassified communication", 10: "Opaque CUDA graph",
+}  # fmt: skip
 GPU_ACTIVITY_WITH_WAITS = EventType(63000413, "GPU activity with waits", "waits", values=GPU_WAITS)
 LATENESS = EventType(63000414, "Arrival delay", "waits", unit="ns")
 """On the straggler's kernel or call: how much later it started than the last of the others."""
@@ -78,10 +78,11 @@ LATENESS = EventType(63000414, "Arrival delay", "waits", unit="ns")
     PATH_COMPUTE, PATH_MOVING, PATH_NOT_SPLIT, PATH_MEMORY, PATH_LAUNCH, PATH_GAP, PATH_CUDA_CALL, PATH_SYSTEM_CALL,
     PATH_HOST, PATH_MPI, PATH_OUTSIDE, PATH_UNKNOWN, PATH_GRAPH,
 ) = range(1, 14)  # fmt: skip
-PATH_KINDS = dict(enumerate((
-    "Compute", "Data transfer", "Unclassified communication", "Memory operation", "Launch latency", "GPU gap",
-    "CUDA API call", "OS call", "CPU code", "MPI call", "Wait for an unselected rank", "Unknown", "Opaque CUDA graph",
-), 1))  # fmt: skip
+PATH_KINDS = {
+    1: "Compute", 2: "Data transfer", 3: "Unclassified communication", 4: "Memory operation", 5: "Launch latency",
+    6: "GPU gap", 7: "CUDA API call", 8: "OS call", 9: "CPU code", 10: "MPI call", 11: "Wait for an unselected rank",
+    12: "Unknown", 13: "Opaque CUDA graph",
+}  # fmt: skip
 """Labels in the order of the values above."""
 CRITICAL_PATH = EventType(63000420, "Critical path", "critical_path", interval=True, values=PATH_KINDS)
 
@@ -120,9 +121,10 @@ GRAPH_ORIGINAL_ID = EventType(63000104, "Original CUDA graph or node id", source
 
 # ---- CUDA events and synchronisation ---------------------------------------------------------------------------------
 # CUPTI's numbers; its 0 (unknown) is 5 here.
-SYNCHRONIZATIONS = dict(enumerate((
-    "Event synchronization", "Stream waits for event", "Stream synchronization", "Context synchronization", "Unknown",
-), 1))  # fmt: skip
+SYNCHRONIZATIONS = {
+    1: "Event synchronization", 2: "Stream waits for event", 3: "Stream synchronization",
+    4: "Context synchronization", 5: "Unknown",
+}  # fmt: skip
 CUDA_SYNCHRONIZATION = EventType(
     63000220, "CUDA synchronization", source_names.CUDA_SYNC, interval=True, values=SYNCHRONIZATIONS
 )

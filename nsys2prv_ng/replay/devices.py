@@ -111,7 +111,7 @@ def _measure_usual(operations: PathOperations, latest: IntArray, launched: IntAr
 
 @compiled
 def _find_unexplained(operations: IntTable, lists: PathLists, known: IntArray, found: IntArray) -> None:
-    """Set the operation after which each one started that nothing known explains (path/causes.py), NONE at first."""
+    """Set the operation after which each one started that nothing known explains (path/walk.py), NONE at first."""
     for k in range(known.size):
         if operations[BEGIN, k] - known[k] > PROMPT_NS:
             cause, _, kind = find_cause(operations, k, operations[BEGIN, k], lists)

@@ -79,18 +79,18 @@ class Words:
         first = places + self.width[word] if after else places
         return Delimiter(("after word" if after else "word", int(self.checksum[word])), first[first < size])
 
-    def rank(self, own: IntArray) -> list[tuple[bool, IntArray]]:
+    def rank(self, which: IntArray) -> list[tuple[bool, IntArray]]:
         """Return three orders of some words, whether to cut after them, and their indices.
 
         First come the most frequent words, of these the one nearest to the begin of the task; or those whose ends are
         nearest to its end, because what comes before steps may repeat, too; or those after the longest pauses.
         """
-        checksum, count, first = self.checksum[own], self.times[own], self.first[own]
-        end = first + self.span[own] + self.width[own]
+        checksum, count, first = self.checksum[which], self.times[which], self.first[which]
+        end = first + self.span[which] + self.width[which]
         return [
-            (False, own[np.lexsort((checksum, first, -count))]),
-            (True, own[np.lexsort((checksum, -count, -end))]),
-            (False, own[np.lexsort((checksum, first, -self.pause[own]))]),
+            (False, which[np.lexsort((checksum, first, -count))]),
+            (True, which[np.lexsort((checksum, -count, -end))]),
+            (False, which[np.lexsort((checksum, first, -self.pause[which]))]),
         ]
 
 
@@ -167,12 +167,12 @@ def _choose_words(words: Words) -> list[tuple[int, bool]]:
     If there are many classes, those whose words span most of the task are tried.
     """
     number = np.floor(np.log(np.maximum(words.times, 1)) / np.log(_CLASS)).astype(np.int64)
-    classes, own = np.unique(number, return_inverse=True)
+    classes, class_of_word = np.unique(number, return_inverse=True)
     covered = np.zeros(classes.size)
-    np.maximum.at(covered, own, words.span * np.minimum(words.even, 1))
+    np.maximum.at(covered, class_of_word, words.span * np.minimum(words.even, 1))
     chosen: dict[tuple[int, bool], None] = {}
     for one in np.argsort(-covered, kind="stable")[:_MOST_CLASSES].tolist():
-        for after, order in words.rank(np.flatnonzero(own == one)):
+        for after, order in words.rank(np.flatnonzero(class_of_word == one)):
             chosen |= dict.fromkeys((word, after) for word in order[:_MOST_IN_CLASS].tolist())
     return list(chosen)
 

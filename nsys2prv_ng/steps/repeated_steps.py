@@ -116,35 +116,30 @@ def find_candidates(work: LaunchedWork, fewest: int) -> list[Candidate]:
     task = _Task(work)
     delimiters, words = list_delimiters(work, fewest)
     found = list(task.find_sound(delimiters, fewest))
-    if not found or any(own.is_layer and own.irregular < _LEAST_OUTSIDE for own in found):
+    if not found or any(candidate.is_layer and candidate.irregular < _LEAST_OUTSIDE for candidate in found):
         return []
     found = _drop_start_up(found)
     most = _choose_count(found)
     low = int(np.ceil(_NEAR * most))
     found += task.find_sound(list_similar_words(words, work.name.size, max(low, fewest - 1), most + 1), fewest)
-    steps = [own for own in _drop_start_up(found) if not own.is_layer]
-    near = [own for own in steps if low <= own.whole <= most]
-    others = [own for own in steps if own.whole < low]
-    ranked = [*sorted(near, key=_rank, reverse=True), *sorted(others, key=_rank, reverse=True)]
-    return list({(own.kind, own.steps): own for own in reversed(ranked)}.values())[::-1][:_MOST_CANDIDATES]
-
-
-def _rank(candidate: Candidate) -> tuple[int, float, float, float, tuple[str, int]]:
-    return (*candidate.rank, candidate.kind)
+    steps = [each for each in _drop_start_up(found) if not each.is_layer and each.whole <= most]
+    ranked = sorted(steps, key=lambda candidate: (*candidate.rank, candidate.kind), reverse=True)
+    distinct = {(candidate.kind, candidate.steps): candidate for candidate in reversed(ranked)}
+    return list(distinct.values())[::-1][:_MOST_CANDIDATES]
 
 
 def _drop_start_up(sound: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidates that no others follow; training, which optimizers show, is no start-up."""
-    last = max(int(own.limits[0]) for own in sound)
-    return [own for own in sound if own.has_optimizer or own.limits[-2] >= last]
+    last = max(int(candidate.limits[0]) for candidate in sound)
+    return [candidate for candidate in sound if candidate.has_optimizer or candidate.limits[-2] >= last]
 
 
 def _choose_count(sound: Sequence[Candidate]) -> int:
     """Return the number of steps of the best candidate."""
     least_wrong: dict[int, float] = {}
-    for own in sound:
-        wrong = 0.0 if own.has_optimizer else own.irregular + 1 - own.similarity
-        least_wrong[own.whole] = min(wrong, least_wrong.get(own.whole, wrong))
+    for candidate in sound:
+        wrong = 0.0 if candidate.has_optimizer else candidate.irregular + 1 - candidate.similarity
+        least_wrong[candidate.whole] = min(wrong, least_wrong.get(candidate.whole, wrong))
     counts = sorted(least_wrong, reverse=True)
     for number, count in enumerate(counts):
         if least_wrong[count] <= min(least_wrong[fewer] for fewer in counts[number:]) + _LEAST_BETTER:

@@ -80,7 +80,8 @@ def find_repetitions(
     def find(group: Sequence[int]) -> dict[int, list[_Found]]:
         tasks = load_work([(reports[index], tree.rows[index]) for index in group], tree, store)
         return {
-            task: [_place_in_time(own, work) for own in find_candidates(work, fewest)] for task, work in tasks.items()
+            task: [_place_in_time(candidate, work) for candidate in find_candidates(work, fewest)]
+            for task, work in tasks.items()
         }
 
     found: dict[int, list[_Found]] = {}
@@ -105,11 +106,11 @@ def _tabulate(agreed: Mapping[int, _Found], tree: ObjectTree) -> Repetitions:
     tasks, first = np.unique(tree.task_of_row[tree.host_rows], return_index=True)
     threads = dict(zip(tasks.tolist(), tree.host_rows[first].tolist(), strict=True))
     parts = []
-    for task, own in agreed.items():
-        of_task = {"task": np.full(own.steps, task), "row": np.full(own.steps, threads.get(task, -1))}
-        number = np.arange(1, own.steps + 1)
-        parts.append({**of_task, "number": number, "begin": own.limits[:-1], "end": own.limits[1:]})
-    return Repetitions(join_tables(parts), agreed[min(agreed)].name, min(own.similarity for own in agreed.values()))
+    for task, candidate in agreed.items():
+        of_task = {"task": np.full(candidate.steps, task), "row": np.full(candidate.steps, threads.get(task, -1))}
+        number = np.arange(1, candidate.steps + 1)
+        parts.append({**of_task, "number": number, "begin": candidate.limits[:-1], "end": candidate.limits[1:]})
+    return Repetitions(join_tables(parts), agreed[min(agreed)].name, min(each.similarity for each in agreed.values()))
 
 
 # ---- agreement -------------------------------------------------------------------------------------------------------
@@ -120,17 +121,17 @@ def agree(found: Mapping[int, Sequence[_Found]], fewest: int) -> dict[int, _Foun
     if not found or not all(found.values()):
         return None
     for proposal in _propose(list(found.values())):
-        if len({own.steps for own in proposal}) == 1 and proposal[0].steps >= fewest and _overlap(proposal):
+        if len({candidate.steps for candidate in proposal}) == 1 and proposal[0].steps >= fewest and _overlap(proposal):
             return dict(zip(found, proposal, strict=True))
     return None
 
 
 def _propose(found: Sequence[Sequence[_Found]]) -> Iterator[list[_Found]]:
     """Yield one candidate of each task, the best ones first."""
-    fewer = _LEAST_OF_BEST * min(own[0].steps for own in found)
+    fewer = _LEAST_OF_BEST * min(candidate[0].steps for candidate in found)
     proposals = [*_propose_same(found), *_propose_equal(found)]
     yield from (chosen for chosen in proposals if chosen[0].steps >= fewer)
-    trimmed = _trim([own[0] for own in found])
+    trimmed = _trim([candidate[0] for candidate in found])
     if trimmed:
         yield trimmed
     yield from (chosen for chosen in proposals if chosen[0].steps < fewer)
@@ -138,35 +139,39 @@ def _propose(found: Sequence[Sequence[_Found]]) -> Iterator[list[_Found]]:
 
 def _propose_same(found: Sequence[Sequence[_Found]]) -> list[list[_Found]]:
     """Return candidates of the same delimiter and number of steps on all tasks, those with most steps first."""
-    by_kind = [{(own.kind, own.steps): own for own in reversed(candidates)} for candidates in found]
+    by_kind = [
+        {(candidate.kind, candidate.steps): candidate for candidate in reversed(candidates)} for candidates in found
+    ]
     same = set(by_kind[0]).intersection(*by_kind[1:])
     proposals = [[kinds[key] for kinds in by_kind] for key in same]
     # Of two phases of the same steps, the one whose worst task is better wins.
     return sorted(
-        proposals, key=lambda chosen: (min(own.rank for own in chosen), chosen[0].kind, chosen[0].steps), reverse=True
+        proposals,
+        key=lambda chosen: (min(candidate.rank for candidate in chosen), chosen[0].kind, chosen[0].steps),
+        reverse=True,
     )
 
 
 def _propose_equal(found: Sequence[Sequence[_Found]]) -> list[list[_Found]]:
     """Return the best candidates with the same number of steps on all tasks, those with most steps first."""
-    by_count = [{own.steps: own for own in reversed(candidates)} for candidates in found]
+    by_count = [{candidate.steps: candidate for candidate in reversed(candidates)} for candidates in found]
     same = set(by_count[0]).intersection(*by_count[1:])
     return [[counts[count] for counts in by_count] for count in sorted(same, reverse=True)]
 
 
 def _trim(chosen: Sequence[_Found]) -> list[_Found] | None:
     """Return candidates without steps that only some tasks have; None if this is more than one at either end."""
-    begin, done = max((own.limits[0], own.done[0]) for own in chosen)
-    shared = [np.minimum(own.done, done) - np.maximum(own.limits[:-1], begin) for own in chosen]
-    first = [int(np.argmax(own)) for own in shared]
-    left = [own.steps - skipped for own, skipped in zip(chosen, first, strict=True)]
+    begin, done = max((candidate.limits[0], candidate.done[0]) for candidate in chosen)
+    shared = [np.minimum(candidate.done, done) - np.maximum(candidate.limits[:-1], begin) for candidate in chosen]
+    first = [int(np.argmax(candidate)) for candidate in shared]
+    left = [candidate.steps - skipped for candidate, skipped in zip(chosen, first, strict=True)]
     if max(first) > 1 or max(left) - min(left) > 1:
         return None
-    return [own.take(skipped, min(left)) for own, skipped in zip(chosen, first, strict=True)]
+    return [candidate.take(skipped, min(left)) for candidate, skipped in zip(chosen, first, strict=True)]
 
 
 def _overlap(chosen: Sequence[_Found]) -> bool:
     """Return whether the steps of equal number overlap, from the first launch to the end of the last operation."""
-    begin = np.max([own.limits[:-1] for own in chosen], axis=0)
-    end = np.min([np.maximum(own.done, own.limits[1:]) for own in chosen], axis=0)
+    begin = np.max([candidate.limits[:-1] for candidate in chosen], axis=0)
+    end = np.min([np.maximum(candidate.done, candidate.limits[1:]) for candidate in chosen], axis=0)
     return bool((begin < end).all())

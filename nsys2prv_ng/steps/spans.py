@@ -65,9 +65,9 @@ def find_gpu_ends(
     work has the operations of one report in memory.
     """
 
-    def find(own: tuple[ReportRecords, IntArray]) -> tuple[IntArray, IntArray]:
+    def find(each: tuple[ReportRecords, IntArray]) -> tuple[IntArray, IntArray]:
         """Return the ranges in which the process of a report launched operations, and when the last of these ended."""
-        report, rows = own
+        report, rows = each
         operations = load_launched_operations(report, store)
         row = rows[operations.place]
         shown = np.flatnonzero((row >= 0) & (operations.is_known | (not are_ranges)))

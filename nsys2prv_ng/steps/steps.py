@@ -226,8 +226,8 @@ def _list_numbered(
     reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, engine: Engine
 ) -> Iterator[_NumberedRanges]:
     """Yield the numbered ranges of each report."""
-    own = list(zip(range(len(reports)), reports, tree.rows, strict=True))
-    return engine.sum_up(lambda each: _load_numbered(*each, tree, store), own)
+    reports_with_rows = list(zip(range(len(reports)), reports, tree.rows, strict=True))
+    return engine.sum_up(lambda each: _load_numbered(*each, tree, store), reports_with_rows)
 
 
 def _load_numbered(
@@ -317,11 +317,11 @@ def _is_in_order(table: Table) -> bool:
 
 def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, name: str, engine: Engine) -> _Marks:
     """Return the marks made of push/pop ranges of a name, in any domain. Raises UsageError if they are not steps."""
-    own = list(zip(range(len(reports)), reports, tree.rows, strict=True))
-    tables = list(engine.sum_up(lambda each: _load_named(*each, tree, store, name), own))
+    reports_with_rows = list(zip(range(len(reports)), reports, tree.rows, strict=True))
+    tables = list(engine.sum_up(lambda each: _load_named(*each, tree, store, name), reports_with_rows))
     table = join_tables(tables)
     if not table["task"].size:
-        known = sorted({other for own in _list_numbered(reports, tree, store, engine) for other in own.names})
+        known = sorted({other for ranges in _list_numbered(reports, tree, store, engine) for other in ranges.names})
         hint = f"; ranges with numbers are {join_first(known, _MOST_LISTED)}" if known else ""
         raise UsageError(f"no NVTX range in the selected reports has this name{hint}", parameter="step", value=name)
     table = take_rows(table, sort_rows(table["task"], table["begin"]))

@@ -84,9 +84,9 @@ def load_work(
     name = _join_equal_names(texts, name)
     found = {}
     for number in np.unique(task).tolist():
-        own = np.flatnonzero(task == number)
-        sent = _choose_order(launched[own], begin[own])
-        found[number] = make_work(texts, name[own], graph[own] > 0, sent, begin[own], end[own])
+        mine = np.flatnonzero(task == number)
+        sent = _choose_order(launched[mine], begin[mine])
+        found[number] = make_work(texts, name[mine], graph[mine] > 0, sent, begin[mine], end[mine])
     return found
 
 
@@ -159,11 +159,11 @@ class PartCounts(NamedTuple):
     def compare(self, typical: IntArray, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return what each part (m) shares with the typical part, and what either has. `weight` of a name (k)."""
         least = np.minimum(self.times, typical[self.name])
-        shared, own = (
+        shared, present = (
             np.bincount(self.part, times * weight[self.name], self.parts).astype(np.float64)
             for times in (least, self.times)
         )
-        return shared, own + float(typical @ weight) - shared
+        return shared, present + float(typical @ weight) - shared
 
 
 def count_names(name: IntArray, names: int, limits: IntArray) -> PartCounts:
@@ -184,12 +184,12 @@ def _count_in_parts(name: IntArray, limits: IntArray, latest: IntArray, pairs: I
     for part in range(limits.size - 1):
         first = found
         for at in range(limits[part], limits[part + 1]):
-            own = name[at]
-            if latest[own] < first:
-                pairs[0, found], pairs[1, found], pairs[2, found] = own, part, 0
-                latest[own] = found
+            word = name[at]
+            if latest[word] < first:
+                pairs[0, found], pairs[1, found], pairs[2, found] = word, part, 0
+                latest[word] = found
                 found += 1
-            pairs[2, latest[own]] += 1
+            pairs[2, latest[word]] += 1
     return found
 
 

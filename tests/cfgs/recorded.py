@@ -66,10 +66,13 @@ class Source:
         key, cfg, trace = f"{kind} {number}", _hash(self.cfg.encode()), _hash_trace(self.trace.path)
         recorded = read_recording(self.name).get(trace, {})
         if recorder is not None:
-            kept = recorder.setdefault(self.name, {}).setdefault(trace, {"cfg": cfg})
             is_known = recorded.get("cfg") == cfg and key in recorded
-            kept[key] = recorded[key] if is_known else self._run(kind, number)
-            return kept[key]
+            printed = recorded[key] if is_known else self._run(kind, number)
+            kept = recorder.setdefault(self.name, {}).setdefault(trace, {})
+            if kept.get("cfg") != cfg:
+                kept.clear()
+            kept |= {"cfg": cfg, key: printed}
+            return printed
         if recorded.get("cfg", cfg) != cfg:
             pytest.fail(f"cfgs/{self.name}.cfg has changed: {AGAIN}")
         if key not in recorded:
@@ -142,6 +145,12 @@ def read_recording(name: str) -> Recording:
     """Return the recording of a preset; an empty one if there is none."""
     path = FOLDER / f"{name}.json.xz"
     return json.loads(lzma.decompress(path.read_bytes())) if path.exists() else {}
+
+
+def read_all() -> dict[str, Recording]:
+    """Return the recordings of all presets, by name."""
+    names = [path.relative_to(FOLDER).as_posix().removesuffix(".json.xz") for path in FOLDER.glob("*/*.xz")]
+    return {name: dict(read_recording(name)) for name in names}
 
 
 def write_recordings(recordings: dict[str, Recording]) -> None:

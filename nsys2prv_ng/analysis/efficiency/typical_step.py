@@ -59,24 +59,19 @@ def choose_steps(steps: Steps) -> list[StepSpan]:
     is_near = np.abs(length - middle) <= _NEAR * middle
     turns = find_turns(length)
     if turns is None and 2 * np.count_nonzero(is_near) >= length.size:
-        return [_describe(steps, middle)]
+        return [_describe(steps, int(np.argmin(np.abs(length - middle))))]
     ordered = np.sort(length)
     half = length.size // 2
     short, long = turns or (float(np.median(ordered[:half])), float(np.median(ordered[-half:])))
-    return [_describe(steps, long), _describe(steps, short)]
+    return [_describe(steps, int(np.argmin(np.abs(length - wanted)))) for wanted in (long, short)]
 
 
 def find_step(steps: Steps, number: int) -> StepSpan:
     """Return the step with a number, which there is."""
-    return _describe_step(steps, int(np.flatnonzero(steps.number == number)[0]))
+    return _describe(steps, int(np.flatnonzero(steps.number == number)[0]))
 
 
-def _describe(steps: Steps, length: float) -> StepSpan:
-    """Return the first step whose length is nearest to one (ns)."""
-    return _describe_step(steps, int(np.argmin(np.abs(steps.length - length))))
-
-
-def _describe_step(steps: Steps, chosen: int) -> StepSpan:
+def _describe(steps: Steps, chosen: int) -> StepSpan:
     spans = np.flatnonzero(steps.step == chosen)
     return StepSpan(
         name=steps.name,

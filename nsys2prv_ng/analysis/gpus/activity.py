@@ -164,8 +164,8 @@ def find_other_kernels(job: Job, row: int, begin: IntArray, end: IntArray) -> Ti
         rows, time, count = get_values(load_records(run, job.store), types.KERNELS_RUNNING.number)
         steps.append(StepFunction(time[rows == row], count[rows == row]))
     time = np.unique(np.concatenate([each.time for each in steps]))
-    own, *every = (np.maximum(each.get_values(time), 0) for each in steps)
-    at = np.flatnonzero(sum(every) > own)
+    known, *every = (np.maximum(each.get_values(time), 0) for each in steps)
+    at = np.flatnonzero(sum(every) > known)
     return time[at], np.append(time, time[-1:])[at + 1]
 
 

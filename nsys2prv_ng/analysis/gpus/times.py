@@ -28,7 +28,7 @@ from nsys2prv_ng.analysis.gpus.activity import (
     measure_activity,
 )
 from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges
-from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, sum_table
+from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, sum_table, take_rows
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
@@ -82,16 +82,13 @@ def sum_gpu_times(job: Job, run: Run, gaps: Gaps, pieces: IdlePieces) -> dict[in
 
 
 def _make_time(activity: Activity, gaps: Gaps, causes: Table | None, row: int) -> GpuTime:
+    if causes is not None:
+        causes = take_rows(drop_columns(causes, "row"), causes["row"] == row)
+    if not gaps.row.size:
+        return GpuTime(activity, causes=causes)
     length = gaps.end - gaps.begin
-    longest = int(np.argmax(length)) if length.size else None
-    own = None if causes is None else np.flatnonzero(causes["row"] == row)
-    return GpuTime(
-        activity=activity,
-        gaps=int(length.size),
-        longest_ns=0 if longest is None else int(length[longest]),
-        longest_at=None if longest is None else int(gaps.begin[longest]),
-        causes=None if causes is None else {name: column[own] for name, column in causes.items() if name != "row"},
-    )
+    longest = int(np.argmax(length))
+    return GpuTime(activity, int(length.size), int(length[longest]), int(gaps.begin[longest]), causes)
 
 
 # ---- causes of idleness ----------------------------------------------------------------------------------------------

@@ -61,11 +61,11 @@ def find_copies(report: ReportRecords, store: Store, operations: dict[str, IntAr
     kind = events.get_values(types.MEMORY_OPERATION)
     on_host = [value for value, name in events.get_names(types.MEMORY_OPERATION).items() if "host" in name]
     lines = np.flatnonzero(np.isin(kind, on_host) & ~mark_duplicates(events.place, events.begin))
-    own = find_rows([events.place[lines], events.begin[lines]], [operations["place"], operations["begin"]])
+    operation = find_rows([events.place[lines], events.begin[lines]], [operations["place"], operations["begin"]])
     sides = (types.MEMORY_SOURCE_KIND, types.MEMORY_DESTINATION_KIND)
     pageable = np.logical_or.reduce([events.get_values(side) == _PAGEABLE for side in sides])
-    copies = np.flatnonzero(own >= 0)
-    return copies, copies[pageable[lines[own[copies]]]]
+    copies = np.flatnonzero(operation >= 0)
+    return copies, copies[pageable[lines[operation[copies]]]]
 
 
 class Streams:
@@ -258,9 +258,9 @@ def cut_to_span(
     lost = waits[calls["target"][waits] == NONE]
     calls["sync"][lost] = path.NO_SYNC
     low, high = span
-    own = call[call_of_step]
-    inside = np.flatnonzero((steps.time >= low) & (steps.time <= high) | (own >= 0))
-    return EventSteps(*(column[inside] for column in steps)), own[inside]
+    kept_call = call[call_of_step]
+    inside = np.flatnonzero((steps.time >= low) & (steps.time <= high) | (kept_call >= 0))
+    return EventSteps(*(column[inside] for column in steps)), kept_call[inside]
 
 
 def _mark_in_span(columns: dict[str, IntArray], span: Span) -> BoolArray:

@@ -282,8 +282,8 @@ def _find_other_release(pairs: MessagePairs, known: BoolArray) -> IntArray:
     latest[call[order[last]]] = arrived[order[last]]
     has_second = last[(last > 0) & (call[order[last - 1]] == call[order[last]])]
     second[call[order[has_second]]] = arrived[order[has_second - 1]]
-    own = call[: sends.size]
-    others = np.where(arrived[: sends.size] == latest[own], second[own], latest[own])
+    call_of_send = call[: sends.size]
+    others = np.where(arrived[: sends.size] == latest[call_of_send], second[call_of_send], latest[call_of_send])
     found = pairs.send_begin.copy()
     found[sends] = np.maximum(begin[: sends.size], others)
     return found

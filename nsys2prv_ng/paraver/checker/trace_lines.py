@@ -243,6 +243,7 @@ SHOWN_VALUES = 20
 
 _LINES = 1 + DETAILS
 TALLY_SLOTS = 1 << 14
+"""Size of the hash table of a tally. A choice: beyond half as many pairs, problems count "at least" so many."""
 _FIRST, _SECOND, _COUNT, _LINE = range(4)
 
 
