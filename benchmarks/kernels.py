@@ -26,8 +26,7 @@ def compile_each() -> dict[Any, float]:
     """Return the seconds that each kernel takes to compile, those that it calls not included."""
     from numba.core import event
 
-    from nsys2prv_ng.runtime.precompile import ALL, list_modules
-    from nsys2prv_ng.runtime.signatures import list_kernels
+    from nsys2prv_ng.runtime.precompile import ALL, list_kernels, list_modules
 
     kernels = [pair for module in list_modules(ALL) for pair in list_kernels(import_module(module))]
     taken: dict[Any, float] = defaultdict(float)

@@ -178,8 +178,7 @@ def choose_engine(options: JobOptions, plan: Plan, folder: Path, name: str = "")
         with announce_compilation(note):
             yield plan
         return
-    from nsys2prv_ng.runtime.dask_engine import DaskEngine
-    from nsys2prv_ng.runtime.work_folder import name_new_folder
+    from nsys2prv_ng.runtime.dask_engine import DaskEngine, name_new_folder
 
     shared = plan.resources.folder or folder
     if name and shared != folder:  # traces of other folders may have the same name

@@ -1,6 +1,6 @@
 """Types of the columns that most modules work on.
 
-Kernels can be compiled before they are called (runtime/signatures.py), so the annotations of their arguments say all
+Kernels can be compiled before they are called (runtime/precompile.py), so the annotations of their arguments say all
 that matters for that: arrays are contiguous, and have one dimension unless their type says otherwise.
 """
 
@@ -10,8 +10,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
-
-from nsys2prv_ng.runtime.annotations import READ_ONLY
 
 IntArray = npt.NDArray[np.int64]
 Int32Array = npt.NDArray[np.int32]
@@ -32,7 +30,7 @@ Int32Table = Annotated[Int32Array, 2]
 IntCube = Annotated[IntArray, 3]
 """Arrays with three dimensions."""
 
-ReadOnlyInts = Annotated[IntArray, READ_ONLY]
-ReadOnlyInts32 = Annotated[Int32Array, READ_ONLY]
-ReadOnlyBytes = Annotated[ByteArray, READ_ONLY]
+ReadOnlyInts = Annotated[IntArray, "read-only"]
+ReadOnlyInts32 = Annotated[Int32Array, "read-only"]
+ReadOnlyBytes = Annotated[ByteArray, "read-only"]
 """Arrays that cannot be written, such as files that are mapped."""

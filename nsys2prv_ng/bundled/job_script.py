@@ -8,7 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
-from nsys2prv_ng.bundled.files import locate_bundled
+from nsys2prv_ng.bundled.presets import locate_bundled
 from nsys2prv_ng.errors import UsageError, escape_unprintable
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.options.kinds import (

@@ -1,4 +1,4 @@
-"""Lists the Paraver presets (.cfg) and filters (.xml) that come with the program, and copies them for a user.
+"""Finds the files that come with the program; lists and copies the presets (.cfg) and filters (.xml) among them.
 
 A file that lists the presets in the menus of wxParaver comes with them. It contains file paths, which differ in a copy.
 """
@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.sax.saxutils import escape, unescape
 
-from nsys2prv_ng.bundled.files import locate_bundled
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.light_dataclass import dataclass
 
@@ -96,3 +95,9 @@ def _make_menus(directory: Path, presets: list[Preset]) -> bytes:
         path = Path(os.path.realpath(directory)) / f"{preset.name}.cfg"
         text = text.replace(f"<first>{preset.name}.cfg</first>", f"<first>{escape(str(path))}</first>")
     return text.encode()
+
+
+def locate_bundled(name: str, in_clone: str) -> Path:
+    """Return the path of a file or folder: inside an installed package, or at `in_clone` in a clone."""
+    installed = Path(__file__).parent / name
+    return installed if installed.exists() else Path(__file__).parents[2] / in_clone

@@ -26,8 +26,7 @@ from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import Evidence
-from nsys2prv_ng.report.exported_times import FARTHEST, SYSTEM
-from nsys2prv_ng.report.schema_version import describe_payload_remedy
+from nsys2prv_ng.report.export_settings import FARTHEST, SYSTEM, describe_payload_remedy
 
 AUTO, PLAIN_UTC, COLLECTIVES, NONE = "auto", "utc", "collectives", "none"
 WAYS = (AUTO, PLAIN_UTC, COLLECTIVES, NONE)

@@ -12,7 +12,7 @@ from nsys2prv_ng.clock.applying import LARGEST_DRIFT, ClockMap
 from nsys2prv_ng.clock.causality import Violations
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.report.exported_times import FARTHEST, SYSTEM
+from nsys2prv_ng.report.export_settings import FARTHEST, SYSTEM
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.tables import format_table
 
@@ -63,8 +63,8 @@ class AlignmentNumbers:
 class NodeClock:
     """The clock of one node: its correction, the error, and the evidence. Errors and residuals in ns; drift relative.
 
-    None stands for an unknown value. `clock` is a constant of report/exported_times.py; `NodeClockNumbers` explains the
-    other fields.
+    None stands for an unknown value. `clock` is a constant of report/export_settings.py; `NodeClockNumbers` explains
+    the other fields.
     """
 
     name: str

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from nsys2prv_ng.comparison.model import Comparability, Finding, Side
-from nsys2prv_ng.report.graph_tracing import REMEDY
+from nsys2prv_ng.report.diagnostics import REMEDY
 from nsys2prv_ng.summary.efficiency.windows import find_most_compute
 from nsys2prv_ng.summary.job import JobFacts, JobSummary
 from nsys2prv_ng.text.formatting import count_noun

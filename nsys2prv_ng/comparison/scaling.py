@@ -32,7 +32,7 @@ from typing import NamedTuple
 from nsys2prv_ng.comparison.comparability import count_gpus, count_processes
 from nsys2prv_ng.comparison.model import STRONG, WEAK, Comparability, Scaling, ScalingRun, Side
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.report.graph_tracing import REMEDY
+from nsys2prv_ng.report.diagnostics import REMEDY
 from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, HostEfficiency, WindowEfficiency
 from nsys2prv_ng.summary.efficiency.table import DEVICE_TERMS, HOST_TERMS, applies, list_device_scores, list_scores
 from nsys2prv_ng.summary.efficiency.windows import find_most_compute

@@ -15,13 +15,10 @@ from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.report import diagnostics
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table, open_database
-from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
-from nsys2prv_ng.report.exported_times import read_export_settings
-from nsys2prv_ng.report.graph_tracing import KINDS
+from nsys2prv_ng.report.diagnostics import KINDS, Diagnostics, read_diagnostics
+from nsys2prv_ng.report.export_settings import describe_payload_remedy, read_export_settings
 from nsys2prv_ng.report.metadata import Metadata, Strings, get_main_thread, get_process, read_metadata
-from nsys2prv_ng.report.nvtx_payload import SCHEMAS
-from nsys2prv_ng.report.payload_tables import LINKS, PREFIX
-from nsys2prv_ng.report.schema_version import describe_payload_remedy
+from nsys2prv_ng.report.nvtx_payload import LINKS, PREFIX, SCHEMAS
 from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL
 from nsys2prv_ng.sources.node import gpu_metrics, plugin_metrics
@@ -78,7 +75,7 @@ class ReportContents:
     diagnostics: Diagnostics
     warnings: list[str]
     graphs: list[str]
-    """How CUDA graphs were traced: kinds of report/graph_tracing.py."""
+    """How CUDA graphs were traced: kinds of report/diagnostics.py."""
 
 
 def read_contents(path: Path) -> ReportContents:

@@ -19,10 +19,9 @@ from nsys2prv_ng.paraver.load_cost import warn_of_load
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.reading.read_reports import make_sort_key, read_each
-from nsys2prv_ng.report.diagnostics import Message
+from nsys2prv_ng.report.diagnostics import Message, warn_of_mixed_graphs
 from nsys2prv_ng.report.export_all import export_each
 from nsys2prv_ng.report.files import get_report_size, needs_export
-from nsys2prv_ng.report.graph_tracing import warn_of_mixed_graphs
 from nsys2prv_ng.report.metadata import PID_MASK, Gpu, Metadata
 from nsys2prv_ng.runtime.parallel import Work
 from nsys2prv_ng.runtime.progress import Progress

@@ -39,8 +39,7 @@ from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.reading.spill import load_for_change, spill_records
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.store import Store, StoredColumns, load_columns
-from nsys2prv_ng.report.diagnostics import describe_lost_data
-from nsys2prv_ng.report.graph_tracing import warn_of_mixed_graphs
+from nsys2prv_ng.report.diagnostics import describe_lost_data, warn_of_mixed_graphs
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED

@@ -18,7 +18,7 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events, load_source_records, number_lines
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.report.graph_tracing import AS_WHOLE, BY_NODE
+from nsys2prv_ng.report.diagnostics import AS_WHOLE, BY_NODE
 
 
 class Launches(NamedTuple):

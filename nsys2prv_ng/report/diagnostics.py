@@ -1,17 +1,20 @@
-"""Reads the messages of nsys about a capture: DIAGNOSTIC_EVENT, which exports have since nsys 2024.
+"""Describes what a capture lacks: by the messages of nsys, and by how it traced CUDA graphs.
 
-Its rows have a severity (ENUM_DIAGNOSTIC_SEVERITY_LEVEL) and a text.
+Messages are in DIAGNOSTIC_EVENT, which exports have since nsys 2024: rows with a severity
+(ENUM_DIAGNOSTIC_SEVERITY_LEVEL) and a text. A graph that was traced as a whole (--cuda-graph-trace of nsys) is one
+operation on its stream: nsys does not record which kernels ran in it, or when.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.database import Database
+from nsys2prv_ng.text.formatting import count_noun
 
 TABLE = "DIAGNOSTIC_EVENT"
 
@@ -109,3 +112,18 @@ def read_diagnostics(database: Database) -> Diagnostics:
     texts = [join_text(text) for text in columns["text"]]
     counts = Counter(pair for pair in zip(severities, texts, strict=True) if pair[0] in (WARNING, ERROR))
     return Diagnostics(dict(Counter(severities)), [Message(*pair, count) for pair, count in counts.items()])
+
+
+KINDS = BY_NODE, AS_WHOLE = "by node", "as a whole"
+
+REMEDY = "capture every rank with --cuda-graph-trace=node of nsys"
+
+
+def warn_of_mixed_graphs(traced: Iterable[Sequence[str]]) -> list[str]:
+    """Return a warning if graphs were traced in both ways. `traced`: for each report, BY_NODE, AS_WHOLE or both."""
+    reports = list(traced)
+    by_node, as_whole = (sum(kind in kinds for kinds in reports) for kind in (BY_NODE, AS_WHOLE))
+    if not by_node or not as_whole:
+        return []
+    how = f"by node in {count_noun(by_node, 'report')} and as a whole in {as_whole:,}"
+    return [f"nsys traced CUDA graphs {how}, where their kernels are not known: {REMEDY}"]

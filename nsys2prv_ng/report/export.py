@@ -22,10 +22,19 @@ import pyarrow as pa
 from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.database import Database, load_reader, open_database
-from nsys2prv_ng.report.export_errors import NoLocksError, describe_failure, wrote_incompletely
-from nsys2prv_ng.report.exported_times import CAPTURE, EXPORT_TABLES, is_normalised, names_vclock, read_export_settings
+from nsys2prv_ng.report.export_settings import CAPTURE, EXPORT_TABLES, is_normalised, names_vclock, read_export_settings
 from nsys2prv_ng.report.formats import EXPORT_FORMATS, PARQUET, SQLITE, TABLE_SUFFIXES, ExportFormat
-from nsys2prv_ng.report.nsys import NORMALISE, Children, Nsys, knows_vclock, parse_release, read_export_help
+from nsys2prv_ng.report.nsys import (
+    NORMALISE,
+    Children,
+    NoLocksError,
+    Nsys,
+    describe_failure,
+    knows_vclock,
+    parse_release,
+    read_export_help,
+    wrote_incompletely,
+)
 
 # Options that make newer versions keep data that they drop by default, and the entry in the export's metadata that
 # records each option.

@@ -18,17 +18,16 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.database import NULL, Among, Database
-from nsys2prv_ng.report.exported_times import (
+from nsys2prv_ng.report.export_settings import (
     CAPTURE,
     SYSTEM,
+    check_schema_version,
     read_export_settings,
     read_exported_times,
     read_integer,
     read_time,
 )
-from nsys2prv_ng.report.nvtx_payload import PayloadLayout
-from nsys2prv_ng.report.payload_tables import read_payload_tables
-from nsys2prv_ng.report.schema_version import check_schema_version
+from nsys2prv_ng.report.nvtx_payload import PayloadLayout, read_payload_tables
 
 Keys = TypeVar("Keys", int, IntArray)
 
@@ -116,7 +115,7 @@ class Metadata:
     begin: int = 0
     """Timestamp at which the capture started: 0, unless the export was normalised or shifted."""
     clock: str = SYSTEM
-    """Clock of the times: one of the clocks in report/exported_times.py."""
+    """Clock of the times: one of the clocks in report/export_settings.py."""
     warnings: list[str] = field(default_factory=list)
 
     def number(self, variable: str) -> int | None:

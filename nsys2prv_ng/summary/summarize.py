@@ -26,7 +26,7 @@ from nsys2prv_ng.reading.device_operations import list_traced_graphs
 from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.reading.opened_events import keep_opened_events
 from nsys2prv_ng.replay.analyse import describe_size
-from nsys2prv_ng.report.graph_tracing import KINDS
+from nsys2prv_ng.report.diagnostics import KINDS
 from nsys2prv_ng.report.metadata import Metadata
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary import totals

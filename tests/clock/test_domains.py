@@ -8,7 +8,7 @@ import pytest
 
 from nsys2prv_ng.clock.domains import assign_nodes, find_doubtful_hosts, find_mixed_hosts
 from nsys2prv_ng.report.database import Database
-from nsys2prv_ng.report.exported_times import NORMALISED, SYSTEM, VCLOCK
+from nsys2prv_ng.report.export_settings import NORMALISED, SYSTEM, VCLOCK
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
 from tests.sources.small_reports import export
 from tests.tiers import cases

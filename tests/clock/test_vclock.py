@@ -10,7 +10,7 @@ import pytest
 
 from nsys2prv_ng.clock.alignment import AUTO, PLAIN_UTC, ReportClock, align_clocks
 from nsys2prv_ng.clock.alignment_table import Alignment
-from nsys2prv_ng.report.exported_times import NORMALISED, SYSTEM, VCLOCK
+from nsys2prv_ng.report.export_settings import NORMALISED, SYSTEM, VCLOCK
 from tests.clock.simulated import Program, Run, run
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, RANKS, SIZE, Call, Kernel, write_nccl_report
 from tests.sources.small_reports import UTC, translate_reports

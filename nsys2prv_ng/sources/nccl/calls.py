@@ -14,9 +14,9 @@ from nsys2prv_ng.intervals.nesting import mark_crossing
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.families import NCCL_DOMAIN
 from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.report.export_settings import JSON_OPTION, choose_payload_option
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
-from nsys2prv_ng.report.schema_version import JSON_OPTION, choose_payload_option
 from nsys2prv_ng.sources.nccl.advanced_trace import AdvancedTrace, find_advanced_trace
 from nsys2prv_ng.sources.nccl.payload import PayloadColumns, Payloads, read_payloads
 from nsys2prv_ng.sources.nvtx import names as range_names

@@ -15,8 +15,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.paraver import event_types, families
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.report.exported_times import FARTHEST
-from nsys2prv_ng.report.schema_version import BLOBS_OPTION, JSON_OPTION
+from nsys2prv_ng.report.export_settings import BLOBS_OPTION, FARTHEST, JSON_OPTION
 from nsys2prv_ng.text.formatting import format_duration, format_time
 
 Reason = NewType("Reason", str)

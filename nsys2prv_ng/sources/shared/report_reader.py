@@ -22,8 +22,7 @@ from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 from nsys2prv_ng.report.metadata import Metadata, Strings, get_process
-from nsys2prv_ng.report.nvtx_payload import Fields
-from nsys2prv_ng.report.payload_tables import LINKS, read_payload_tables
+from nsys2prv_ng.report.nvtx_payload import LINKS, Fields, read_payload_tables
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
 T = TypeVar("T")
@@ -75,7 +74,7 @@ class ReportReader:
         return self._database.read(table, self.metadata.schema_version)
 
     def read_payload_tables(self, rows: IntArray, names: Sequence[str]) -> tuple[IntArray, list[Fields | None]]:
-        """Return the payloads, stored as tables, of rows of NVTX_EVENTS, as report/payload_tables.py does."""
+        """Return the payloads, stored as tables, of rows of NVTX_EVENTS, as report/nvtx_payload.py does."""
         if not self.is_in_report(LINKS.name):
             return np.full(rows.size, -1, np.int64), []
         columns = self.read(Table("NVTX_EVENTS", (), dict.fromkeys(("eventId", "globalTid", "domainId"), NULL)))

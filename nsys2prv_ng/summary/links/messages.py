@@ -31,7 +31,7 @@ from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.parts import MessagePairs
-from nsys2prv_ng.report.schema_version import JSON_OPTION, describe_payload_remedy
+from nsys2prv_ng.report.export_settings import JSON_OPTION, describe_payload_remedy
 from nsys2prv_ng.report.table_reader import NULL
 from nsys2prv_ng.sources.shared.reasons import PAYLOAD_NOT_EXPORTED
 

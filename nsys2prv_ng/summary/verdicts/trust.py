@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nsys2prv_ng.report.graph_tracing import REMEDY
+from nsys2prv_ng.report.diagnostics import REMEDY
 from nsys2prv_ng.summary.efficiency.windows import choose_window, list_parts
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.verdict import Statement

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.report.schema_version import describe_payload_remedy
+from nsys2prv_ng.report.export_settings import describe_payload_remedy
 from nsys2prv_ng.summary.waits.numbers import Bandwidth, Culprit, LateCost, RankWaits, WaitNumbers
 from nsys2prv_ng.text.formatting import count_noun, format_bytes
 from nsys2prv_ng.text.names import NO_CALL, NO_RANGE

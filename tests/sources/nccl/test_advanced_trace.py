@@ -10,7 +10,7 @@ import pytest
 from nsys2prv_ng.api.calls import inspect
 from nsys2prv_ng.job.open_job import open_job
 from nsys2prv_ng.reading.open_reports import ReadOptions
-from nsys2prv_ng.report.schema_version import JSON_OPTION
+from nsys2prv_ng.report.export_settings import JSON_OPTION
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.reasons import PAYLOAD_NOT_EXPORTED
 from nsys2prv_ng.sources.shared.source_options import SourceOptions

@@ -11,7 +11,7 @@ import pytest
 from nsys2prv_ng.inspection.inspect import inspect
 from nsys2prv_ng.report.database import NULL, Database
 from nsys2prv_ng.report.metadata import Strings, read_metadata
-from nsys2prv_ng.report.payload_tables import read_payload_tables
+from nsys2prv_ng.report.nvtx_payload import read_payload_tables
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import select_sources
 from nsys2prv_ng.translation.plan_trace import TranslationPlan

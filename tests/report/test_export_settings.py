@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.report.schema_version import check_schema_version, choose_payload_option, describe_payload_remedy
+from nsys2prv_ng.report.export_settings import check_schema_version, choose_payload_option, describe_payload_remedy
 from tests.cli.program_runs import run
 from tests.sources.small_reports import MAIN, export
 

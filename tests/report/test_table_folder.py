@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.report import arrow_values
+from nsys2prv_ng.report import table_folder
 from nsys2prv_ng.report.database import NULL, Database, Table
 from tests.examples import examples
 from tests.report.table_folders import KINDS, write_folder
@@ -91,41 +91,41 @@ def assert_reals(found, expected):
 @pytest.mark.parametrize("name", NUMBERS)
 def test_numbers(name):
     array, integers, reals, objects = NUMBERS[name]
-    array = arrow_values.check_values(array)
-    found = arrow_values.read_integers(array)
+    array = table_folder.check_values(array)
+    found = table_folder.read_integers(array)
     assert found.dtype == np.int64 and found.tolist() == integers
     found[:] = 0  # it is the caller's
-    assert_reals(arrow_values.read_reals(array), reals)
-    values = arrow_values.read_objects(array)
+    assert_reals(table_folder.read_reals(array), reals)
+    values = table_folder.read_objects(array)
     assert values == objects and list(map(type, values)) == list(map(type, objects))
     assert (
-        arrow_values.read_texts(array).to_pylist() == arrow_values.read_blobs(array).to_pylist() == [None] * len(array)
+        table_folder.read_texts(array).to_pylist() == table_folder.read_blobs(array).to_pylist() == [None] * len(array)
     )
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_texts(name):
-    array = arrow_values.check_values(TEXTS[name])
-    assert arrow_values.read_texts(array).type == pa.string() and arrow_values.read_texts(array).to_pylist() == WORDS
-    assert arrow_values.read_objects(array) == WORDS
-    assert arrow_values.read_blobs(array).type == pa.binary()
-    assert arrow_values.read_blobs(array).to_pylist() == [None if word is None else word.encode() for word in WORDS]
-    assert arrow_values.read_integers(array).tolist() == [NULL] * len(WORDS)
-    assert_reals(arrow_values.read_reals(array), [NAN] * len(WORDS))
+    array = table_folder.check_values(TEXTS[name])
+    assert table_folder.read_texts(array).type == pa.string() and table_folder.read_texts(array).to_pylist() == WORDS
+    assert table_folder.read_objects(array) == WORDS
+    assert table_folder.read_blobs(array).type == pa.binary()
+    assert table_folder.read_blobs(array).to_pylist() == [None if word is None else word.encode() for word in WORDS]
+    assert table_folder.read_integers(array).tolist() == [NULL] * len(WORDS)
+    assert_reals(table_folder.read_reals(array), [NAN] * len(WORDS))
 
 
 @pytest.mark.parametrize("name", BLOBS)
 def test_blobs(name):
-    array = arrow_values.check_values(BLOBS[name])
-    assert arrow_values.read_blobs(array).type == pa.binary()
-    assert arrow_values.read_blobs(array).to_pylist() == arrow_values.read_objects(array) == BYTES
-    assert arrow_values.read_texts(array).to_pylist() == [None] * len(BYTES)
-    assert arrow_values.read_integers(array).tolist() == [NULL] * len(BYTES)
+    array = table_folder.check_values(BLOBS[name])
+    assert table_folder.read_blobs(array).type == pa.binary()
+    assert table_folder.read_blobs(array).to_pylist() == table_folder.read_objects(array) == BYTES
+    assert table_folder.read_texts(array).to_pylist() == [None] * len(BYTES)
+    assert table_folder.read_integers(array).tolist() == [NULL] * len(BYTES)
 
 
 def test_blobs_of_a_fixed_size():
-    array = arrow_values.check_values(pa.array([b"ab", None], pa.binary(2)))
-    assert arrow_values.read_blobs(array).to_pylist() == arrow_values.read_objects(array) == [b"ab", None]
+    array = table_folder.check_values(pa.array([b"ab", None], pa.binary(2)))
+    assert table_folder.read_blobs(array).to_pylist() == table_folder.read_objects(array) == [b"ab", None]
 
 
 def not_utf8(values):
