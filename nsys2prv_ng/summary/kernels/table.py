@@ -10,7 +10,20 @@ from nsys2prv_ng.summary.kernels.numbers import FlopNumbers, KernelNumbers, Slow
 from nsys2prv_ng.summary.kernels.words import name_steps, name_tasks
 from nsys2prv_ng.summary.pictures.numbers import KernelDurations
 from nsys2prv_ng.text.formatting import format_flops, format_percent
-from nsys2prv_ng.text.grid import Cell, Column, Count, FlopRate, Flops, Grid, Histogram, Name, Ns, Share, make_columns
+from nsys2prv_ng.text.grid import (
+    Cell,
+    Column,
+    Count,
+    FlopRate,
+    Flops,
+    Grid,
+    Histogram,
+    Name,
+    Ns,
+    Share,
+    make_columns,
+    tabulate,
+)
 
 
 def tabulate_slow_modes(slow: SlowModeNumbers) -> Grid:
@@ -19,15 +32,10 @@ def tabulate_slow_modes(slow: SlowModeNumbers) -> Grid:
     for mode in slow.modes:
         for kernel in mode.kernels:
             usual, mean = kernel.usual_ns, kernel.ns / kernel.count
-            cells: list[Cell] = [
-                Count(kernel.count),
-                Ns(usual),
-                Ns(mean),
-                Share(mean - usual, usual),
-                Ns(kernel.lost_ns),
-            ]
-            shape: list[Cell] = [_format_shape(kernel.grid), _format_shape(kernel.block)]
-            rows.append([Name(kernel.name), name_tasks(mode), name_steps(mode), *shape, *cells])
+            names = Name(kernel.name), name_tasks(mode), name_steps(mode)
+            shape = [" x ".join(f"{size:,}" for size in sizes) for sizes in (kernel.grid, kernel.block)]
+            times = Ns(usual), Ns(mean), Share(mean - usual, usual), Ns(kernel.lost_ns)
+            rows.append([*names, *shape, Count(kernel.count), *times])
     share = format_percent(slow.judged_ns, slow.kernel_ns)
     return Grid(
         caption=f"Kernels that are slower than usual, of {share} of kernel time that repeats",
@@ -41,59 +49,50 @@ def tabulate_slow_modes(slow: SlowModeNumbers) -> Grid:
     )
 
 
-def _format_shape(sizes: list[int]) -> str:
-    return " x ".join(f"{size:,}" for size in sizes)
-
-
 def tabulate_kernels(
     kernels: Sequence[KernelNumbers], gpus: Sequence[GpuNumbers], durations: Sequence[KernelDurations] = ()
 ) -> Grid:
     """Return the kernels of all GPUs, the longest time first. `durations`: histograms of some of the kernels."""
     whole = sum(kernel.total_ns for kernel in kernels)
     tasks = len({task for gpu in gpus if gpu.span_ns for task in gpu.tasks})
-    histograms = {(kernel.name, kernel.kernel_class): kernel for kernel in durations}
-    rows: list[list[Cell]] = []
-    for kernel in kernels:
-        histogram = histograms.get((kernel.name, kernel.kernel_class))
-        rows.append(
-            [
-                Name(kernel.name),
-                Name(kernel.kernel_class),
-                Count(kernel.count),
-                Ns(kernel.total_ns),
-                Ns(kernel.total_ns / kernel.count),
-                Ns(kernel.min_ns),
-                Ns(kernel.max_ns),
-                Share(kernel.total_ns, whole),
-                Name(name_largest({kernel.busiest_task: kernel.busiest_ns}, kernel.total_ns, tasks)),
-                "" if histogram is None else Histogram(histogram.counts.tolist(), histogram.edges_ns.tolist()),
-            ]
-        )
-    columns = make_columns(
-        *("kernel", "class", "count", "time", "mean"),
-        *(Column("shortest", wide=True), Column("longest", wide=True), "share"),
-        *(Column("mostly on", optional=True), Column("durations", wide=True)),
+    histograms = {
+        (each.name, each.kernel_class): Histogram(each.counts.tolist(), each.edges_ns.tolist()) for each in durations
+    }
+    return tabulate(
+        kernels,
+        [
+            ("kernel", lambda kernel: Name(kernel.name)),
+            ("class", lambda kernel: Name(kernel.kernel_class)),
+            ("count", lambda kernel: Count(kernel.count)),
+            ("time", lambda kernel: Ns(kernel.total_ns)),
+            ("mean", lambda kernel: Ns(kernel.total_ns / kernel.count)),
+            (Column("shortest", wide=True), lambda kernel: Ns(kernel.min_ns)),
+            (Column("longest", wide=True), lambda kernel: Ns(kernel.max_ns)),
+            ("share", lambda kernel: Share(kernel.total_ns, whole)),
+            (
+                Column("mostly on", optional=True),
+                lambda kernel: Name(name_largest({kernel.busiest_task: kernel.busiest_ns}, kernel.total_ns, tasks)),
+            ),
+            (Column("durations", wide=True), lambda kernel: histograms.get((kernel.name, kernel.kernel_class), "")),
+        ],
+        names=2,
+        more="kernels",
     )
-    return Grid(columns=columns, rows=rows, names=2, more="kernels")
 
 
 def tabulate_flops(flops: FlopNumbers) -> Grid:
     """Return the operators with known shapes, the most FLOPs first."""
-    rows: list[list[Cell]] = [
+    return tabulate(
+        flops.operators,
         [
-            Name(each.operator),
-            each.number_type or "-",
-            Count(each.count),
-            Flops(each.flops),
-            Ns(each.kernel_ns),
-            FlopRate(each.flops / each.kernel_ns * 1e9 if each.kernel_ns else None),
-        ]
-        for each in flops.operators
-    ]
-    return Grid(
+            ("operator", lambda each: Name(each.operator)),
+            ("type", lambda each: each.number_type or "-"),
+            ("count", lambda each: Count(each.count)),
+            ("FLOPs", lambda each: Flops(each.flops)),
+            ("kernel time", lambda each: Ns(each.kernel_ns)),
+            ("rate", lambda each: FlopRate(each.flops / each.kernel_ns * 1e9 if each.kernel_ns else None)),
+        ],
         caption="FLOPs of operators by their shapes, and time of the kernels that they launched",
-        columns=make_columns("operator", "type", "count", "FLOPs", "kernel time", "rate"),
-        rows=rows,
         names=2,
         below=_describe(flops),
     )
