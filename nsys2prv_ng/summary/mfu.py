@@ -158,9 +158,7 @@ PEAKS: tuple[Peaks, ...] = (
     ),
     Peaks(r"NVIDIA H100 80GB HBM3", "NVIDIA H100 architecture whitepaper, seen November 2026", _HOPPER_SXM),
     Peaks(
-        r"NVIDIA H100 PCIe",
-        "NVIDIA H100 datasheet, seen November 2026, half of sparse",
-        {"FP16": 756.5, "BF16": 756.5},
+        r"NVIDIA H100 PCIe", "NVIDIA H100 datasheet, seen November 2026, half of sparse", {"FP16": 756.5, "BF16": 756.5}
     ),
     Peaks(
         r"NVIDIA H100 NVL",

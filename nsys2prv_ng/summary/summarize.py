@@ -167,11 +167,7 @@ def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *
         skipped=job.skipped,
         slow_modes=find_slow_modes(job, kernel_times),
         memory=measure_memory(job, devices, kernel_times),
-        warnings=[
-            *job.warnings,
-            *check_clocks(job),
-            *describe_missing_payload(wait_numbers, len(job.reports)),
-        ],
+        warnings=[*job.warnings, *check_clocks(job), *describe_missing_payload(wait_numbers, len(job.reports))],
     )
 
 

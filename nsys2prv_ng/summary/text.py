@@ -4,19 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nsys2prv_ng.summary.efficiency.numbers import (
-    EfficiencyNumbers,
-    Losses,
-    StepNumbers,
-)
+from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, Losses, StepNumbers
 from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency
-from nsys2prv_ng.summary.efficiency.windows import (
-    PARTS,
-    choose_window,
-    find_main_range,
-    list_parts,
-    list_windows,
-)
+from nsys2prv_ng.summary.efficiency.windows import PARTS, choose_window, find_main_range, list_parts, list_windows
 from nsys2prv_ng.summary.gpus.table import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.table import tabulate_flops, tabulate_kernels, tabulate_slow_modes

@@ -36,14 +36,7 @@ from nsys2prv_ng.summary.difference.statistics import NOISE
 from nsys2prv_ng.summary.gpus.measure import list_gpus
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges
-from nsys2prv_ng.summary.steps.numbers import (
-    IdlePart,
-    LateInSlow,
-    OnlySlow,
-    SlowStepNumbers,
-    StepChange,
-    StepPart,
-)
+from nsys2prv_ng.summary.steps.numbers import IdlePart, LateInSlow, OnlySlow, SlowStepNumbers, StepChange, StepPart
 from nsys2prv_ng.summary.verdicts.case import Case
 from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps
 from nsys2prv_ng.summary.waits.measure import list_costs

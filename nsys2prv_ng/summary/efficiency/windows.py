@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nsys2prv_ng.summary.efficiency.numbers import (
-    EfficiencyNumbers,
-    IdleInRange,
-    Losses,
-    StepNumbers,
-    WindowEfficiency,
-)
+from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, IdleInRange, Losses, StepNumbers, WindowEfficiency
 from nsys2prv_ng.text.names import quote_name
 
 _MOST = 0.5

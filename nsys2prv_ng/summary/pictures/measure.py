@@ -161,16 +161,10 @@ _HOST_KINDS = {
         (states.OWN_CODE, states.CUDA),
     ),
     "moving": MapKind(
-        "MPI: transfer",
-        "Time in which MPI calls moved data.",
-        "analysis/nccl_waiting",
-        (states.MPI_MOVING,),
+        "MPI: transfer", "Time in which MPI calls moved data.", "analysis/nccl_waiting", (states.MPI_MOVING,)
     ),
     "waiting": MapKind(
-        "MPI: wait",
-        "Time in which MPI calls waited for another rank.",
-        "analysis/nccl_waiting",
-        (states.MPI_WAITING,),
+        "MPI: wait", "Time in which MPI calls waited for another rank.", "analysis/nccl_waiting", (states.MPI_WAITING,)
     ),
     "not_split": MapKind(
         "MPI: unclassified",

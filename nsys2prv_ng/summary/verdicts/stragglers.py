@@ -44,11 +44,7 @@ def _make(rank: RankWaits, inherited: int, waits: WaitNumbers) -> Straggler:
             sums[cost.range, cost.call] += cost.ns
     reasons = [StragglerReason(range=range_, call=call, ns=ns) for (range_, call), ns in sums.most_common()]
     return Straggler(
-        rank=rank.rank,
-        task=rank.task,
-        caused_wait_ns=rank.all_caused_ns,
-        inherited_ns=inherited,
-        reasons=reasons,
+        rank=rank.rank, task=rank.task, caused_wait_ns=rank.all_caused_ns, inherited_ns=inherited, reasons=reasons
     )
 
 
