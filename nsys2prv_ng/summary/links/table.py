@@ -104,21 +104,20 @@ def _tabulate(caption: str, names: Sequence[str], links: Sequence[Link]) -> Grid
 
 def tabulate_exchanges(links: LinkNumbers) -> Grid:
     """Return how evenly ranks send in all-to-all exchanges."""
-    rows: list[list[Cell]] = []
-    for exchange in links.all_to_all:
-        most = max(exchange.sent, key=lambda rank: rank.bytes)
-        sizes = [rank.bytes for rank in exchange.sent]
-        rows.append(
-            [
-                exchange.function,
-                Name(name_task(most.rank, most.task)) if most.bytes > min(sizes) else "-",
-                Count(exchange.count),
-                Bytes(min(sizes)),
-                Bytes(sum(sizes) / len(sizes)),
-                Bytes(most.bytes),
-                f"{exchange.imbalance:.2f}",
-            ]
-        )
+    exchanges = [
+        (each, [rank.bytes for rank in each.sent], max(each.sent, key=lambda rank: rank.bytes))
+        for each in links.all_to_all
+    ]
+    rows: list[list[Cell]] = [
+        [
+            exchange.function,
+            Name(name_task(most.rank, most.task)) if most.bytes > min(sizes) else "-",
+            Count(exchange.count),
+            *map(Bytes, (min(sizes), sum(sizes) / len(sizes), most.bytes)),
+            f"{exchange.imbalance:.2f}",
+        ]
+        for exchange, sizes, most in exchanges
+    ]
     titles = ("all-to-all", "sends most", "count", "least", "mean", "most", "most / mean")
     caption = "Bytes that ranks send in all-to-all exchanges"
     return Grid(caption=caption, columns=make_columns(*titles), rows=rows, names=2)
@@ -136,9 +135,12 @@ def tabulate_link_metrics(metrics: Sequence[LinkMetric]) -> Grid:
     for metric in metrics:
         by_counter.setdefault((metric.link, metric.metric, metric.nccl), []).append(metric)
     rows: list[list[Cell]] = []
-    for (link, counter, _), links in sorted(by_counter.items(), key=lambda item: (_rank(item[0][0]), _weigh(item[1]))):
-        means, is_rate = [mean for own in links if (mean := own.mean) is not None], _are_rates(links)
-        extremes = [_show([pick(means)], is_rate) if len(means) > 1 else "" for pick in (min, max)]
+    order = {link: number for number, link in enumerate(_ORDER)}
+    for (link, counter, _), links in sorted(
+        by_counter.items(), key=lambda item: (order.get(item[0][0], len(order)), -(_average(_list_means(item[1])) or 0))
+    ):
+        means, is_rate = _list_means(links), _are_rates(links)
+        extremes = [_show([extreme(means)], is_rate) if len(means) > 1 else "" for extreme in (min, max)]
         first: list[Cell] = [Name(link), Name(counter), Count(len(links)), _show(means, is_rate)]
         rows.append([*first, *extremes, _count_samples(links), *_show_nccl(links)])
     titles: list[str | Column] = ["link", "counter", "links", "mean"]
@@ -158,7 +160,7 @@ def tabulate_links_with_metrics(metrics: Sequence[LinkMetric]) -> Grid:
     """Return the means of each counter of each link."""
     rows: list[list[Cell]] = []
     for metric in metrics:
-        mean = _show([] if metric.mean is None else [metric.mean], _are_rates([metric]))
+        mean = _show(_list_means([metric]), _are_rates([metric]))
         names = [Name(name_link(metric)), Name(metric.metric)]
         rows.append([*names, mean, _count_samples([metric]), *_show_nccl([metric])])
     columns = make_columns("on", "counter", "mean", "samples", *_make_nccl_columns())
@@ -194,19 +196,16 @@ def _are_rates(links: Sequence[LinkMetric]) -> bool:
     return all(link.percent is None for link in links)
 
 
-def _rank(link: str) -> int:
-    return _ORDER.index(link) if link in _ORDER else len(_ORDER)
+def _list_means(links: Sequence[LinkMetric]) -> list[float]:
+    """Return the means of the links that have enough samples."""
+    return [mean for link in links if (mean := link.mean) is not None]
 
 
-def _weigh(links: Sequence[LinkMetric]) -> float:
-    """Return the negative mean of all links, by which counters are sorted."""
-    means = [mean for link in links if (mean := link.mean) is not None]
-    return -sum(means) / len(means) if means else 0.0
+def _average(means: Sequence[float]) -> float | None:
+    return sum(means) / len(means) if means else None
 
 
 def _show(means: Sequence[float], is_rate: bool) -> Cell:
     """Return a cell of the mean of means, a rate (bytes/s) or a percentage; "-" if all have too few samples."""
-    if not means:
-        return Rate(None)
-    mean = sum(means) / len(means)
-    return Rate(mean) if is_rate else Share(mean, 100)
+    mean = _average(means)
+    return Rate(mean) if is_rate or mean is None else Share(mean, 100)
