@@ -18,17 +18,9 @@ from nsys2prv_ng.comparison.result import Comparison
 from nsys2prv_ng.comparison.scaling import make_scaling
 from nsys2prv_ng.comparison.sides import describe_captures, find_table_capture, has_steps, list_step_times
 from nsys2prv_ng.comparison.tables import covers_its_steps, make_tables
+from nsys2prv_ng.summary.difference import statistics
 from nsys2prv_ng.summary.difference.budget import Windows, find_cause, list_captures, list_windows, make_budget
 from nsys2prv_ng.summary.difference.changes import find_changes
-from nsys2prv_ng.summary.difference.statistics import (
-    FEWEST,
-    LARGE,
-    LEVEL,
-    NOISE,
-    bound_median,
-    compare_ranks,
-    find_median,
-)
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.ranges.numbers import RepeatedRange
 from nsys2prv_ng.text.formatting import format_time, shorten_range_name
@@ -94,7 +86,7 @@ def _measure(side: Side) -> SideNumbers:
     steps = list_step_times(summary)
     known = [capture.step_median_ns for capture in captures if capture.step_median_ns is not None]
     samples = known if side.captures else steps
-    low, high = bound_median(samples) or (None, None)
+    low, high = statistics.bound_median(samples) or (None, None)
     windows = summary.windows_ns or [(0, summary.duration_ns)]
     return SideNumbers(
         label=side.label,
@@ -103,7 +95,7 @@ def _measure(side: Side) -> SideNumbers:
         gpus=len(summary.gpus),
         step_name=None if summary.steps is None else summary.steps.name,
         step_ns=steps,
-        step_median_ns=find_median(samples) if samples else None,
+        step_median_ns=statistics.find_median(samples) if samples else None,
         step_median_low_ns=low,
         step_median_high_ns=high,
         window_ns=sum(until - begin for begin, until in windows),
@@ -115,15 +107,15 @@ def _measure(side: Side) -> SideNumbers:
 
 def _decide(a: Windows, b: Windows, samples: Samples, *, by_step: bool) -> Verdict:
     """Return the verdict on the medians of both sides."""
-    before, after = find_median(a.ns), find_median(b.ns)
+    before, after = statistics.find_median(a.ns), statistics.find_median(b.ns)
     change = (after - before) / before if before else None
     p = None
     kind: Kind = "inconclusive"
-    if by_step and min(len(a.ns), len(b.ns)) >= FEWEST:
-        p = compare_ranks(a.ns, b.ns)
-        if p >= LEVEL or change is None or before == after:
-            kind = "no difference" if change is None or abs(change) < LARGE else "inconclusive"
-        elif abs(change) < NOISE:
+    if by_step and min(len(a.ns), len(b.ns)) >= statistics.FEWEST:
+        p = statistics.compare_ranks(a.ns, b.ns)
+        if p >= statistics.LEVEL or change is None or before == after:
+            kind = "no difference" if change is None or abs(change) < statistics.LARGE else "inconclusive"
+        elif abs(change) < statistics.NOISE:
             kind = "below noise"
         else:
             kind = "slower" if change > 0 else "faster"

@@ -29,16 +29,7 @@ from nsys2prv_ng.summary.verdicts.header import describe_job
 from nsys2prv_ng.summary.verdicts.path import describe_path, describe_tasks
 from nsys2prv_ng.summary.verdicts.slow_steps import name_step_range
 from nsys2prv_ng.summary.verdicts.trust import describe_limits
-from nsys2prv_ng.summary.waits.table import (
-    tabulate_bandwidth,
-    tabulate_communicators,
-    tabulate_excess,
-    tabulate_mpi,
-    tabulate_mpi_waits,
-    tabulate_nccl,
-    tabulate_nccl_waits,
-    tabulate_reasons,
-)
+from nsys2prv_ng.summary.waits import table as wait_tables
 from nsys2prv_ng.summary.what_if import tabulate_scenarios
 from nsys2prv_ng.text.formatting import format_percent
 from nsys2prv_ng.text.labelled import FILES, LABEL_WIDTH, TABLES, format_labelled
@@ -157,8 +148,8 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         [] if summary.slow_modes is None else format_grid(tabulate_slow_modes(summary.slow_modes), width),
         *_format_memory(summary, width),
         format_grid(tabulate_memory_operations(summary.memory_operations), width, None),
-        format_grid(tabulate_nccl(summary.nccl), width, None),
-        format_grid(tabulate_mpi(summary.mpi), width),
+        format_grid(wait_tables.tabulate_nccl(summary.nccl), width, None),
+        format_grid(wait_tables.tabulate_mpi(summary.mpi), width),
         format_grid(tabulate_link_metrics(summary.link_metrics), width, None),
         _absent(summary, width),
         [f"skipped: {report.file}: {report.why}" for report in summary.skipped],
@@ -189,12 +180,12 @@ def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
     if waits is None:
         return []
     grids = [
-        tabulate_nccl_waits(waits),
-        tabulate_mpi_waits(waits),
-        tabulate_reasons(waits),
-        tabulate_excess(waits, summary.measured_ns, summary.step_count),
-        tabulate_communicators(waits),
-        tabulate_bandwidth(waits.bandwidth),
+        wait_tables.tabulate_nccl_waits(waits),
+        wait_tables.tabulate_mpi_waits(waits),
+        wait_tables.tabulate_reasons(waits),
+        wait_tables.tabulate_excess(waits, summary.measured_ns, summary.step_count),
+        wait_tables.tabulate_communicators(waits),
+        wait_tables.tabulate_bandwidth(waits.bandwidth),
         *([] if waits.pipeline is None else [tabulate_pipeline(waits.pipeline)]),
         *([] if waits.links is None else list_link_tables(waits.links)),
     ]
