@@ -159,8 +159,6 @@ def _describe_evidence(a: Side, b: Side, verdict: Verdict) -> list[str]:
     return ["one capture per run is weak evidence: compare several (A1... + A2... -- B1... + B2...)"]
 
 
-_MOST = 0.5
-"""Least share of the time of all ranges at a depth."""
 _Key = tuple[str, str]
 """Domain and name of a range."""
 
@@ -184,8 +182,7 @@ def find_units(a: JobSummary, b: JobSummary, verdict: Verdict) -> WorkUnits | No
     whole = [
         keys
         for (ratio, *depths), keys in groups.items()
-        if ratio != 1
-        and all(_measure_share(side, keys, depth) >= _MOST for side, depth in zip((before, after), depths, strict=True))
+        if ratio != 1 and all(_are_most(side, keys, depth) for side, depth in zip((before, after), depths, strict=True))
     ]
     if not whole or not verdict.a_ns:
         return None
@@ -211,7 +208,7 @@ def _count_per_step(each: RepeatedRange) -> int:
     return counts.pop() if len(counts) == 1 else 0
 
 
-def _measure_share(ranges: Mapping[_Key, _Unit], keys: list[_Key], depth: int) -> float:
-    """Return the share of some ranges in the time of all ranges at their depth."""
+def _are_most(ranges: Mapping[_Key, _Unit], keys: list[_Key], depth: int) -> bool:
+    """Return whether some ranges have at least half of the time of all ranges at their depth."""
     whole = sum(each.ns for each in ranges.values() if each.depth == depth)
-    return sum(ranges[key].ns for key in keys) / whole if whole else 0.0
+    return whole > 0 and 2 * sum(ranges[key].ns for key in keys) >= whole

@@ -4,9 +4,9 @@ Both kinds of steps are summed up like jobs of their own. The parts of the diffe
 as means over the steps; so are the changes by name (changes.py). Host-bound time is divided further, by the range and
 call that the launching thread was in.
 
-A call or range that every slow step has and no usual one explains a slow step only if it is no chance. One that occurs
-once in a job is in a single slow step by chance as likely as in another. So there are at least FEWEST slow steps, or it
-takes NOISE of the difference.
+A call or range that every slow step has and no usual one counts only if chance is unlikely: a call that occurs once
+falls into any step with equal probability. So there are at least _FEWEST slow steps, or it takes NOISE of the
+difference.
 """
 
 from __future__ import annotations
@@ -50,7 +50,6 @@ _MOST_CHANGES = 10
 _FEWEST = 3
 """Fewest slow steps of which all can have a call by no chance, however short it is."""
 _MOST_NAMES = 20
-_HALF = 0.5
 
 
 def add_slow_steps(
@@ -166,11 +165,11 @@ def _find_late(
     before, after = _sum_costs(usual), _sum_costs(slow)
     extra = {task: ns / len(explained.slow) - before[task] / len(explained.usual) for task, ns in after.items()}
     main = find_main_reasons(group_costs(slow, []))
-    for task, ns in sorted(extra.items(), key=lambda item: -item[1])[:1]:
-        if task in main and tasks > 1 and ns >= _HALF * explained.difference_ns * (tasks - 1):
-            row = main[task].row
-            return LateInSlow(rank=row.rank, task=task, ns=round(ns), others=tasks - 1, range=row.range, what=row.what)
-    return None
+    task = max(extra, key=lambda task: extra[task], default="")
+    if tasks < 2 or task not in main or 2 * extra[task] < explained.difference_ns * (tasks - 1):
+        return None
+    row, ns = main[task].row, round(extra[task])
+    return LateInSlow(rank=row.rank, task=task, ns=ns, others=tasks - 1, range=row.range, what=row.what)
 
 
 def _sum_costs(costs: Sequence[LateCost]) -> Counter[str]:
@@ -201,7 +200,7 @@ def sum_up_steps(side: Job, waits: Waits, waiting: WaitingInRanges, summary: Job
     def sum_report(index: int) -> NameSums:
         return sum_names(side, index, CountedEvents(side, index), waiting, waits)
 
-    named = collect_names(side, list(side.engine.sum_up(sum_report, range(len(side.reports)))), {})
+    named, _ = collect_names(side, list(side.engine.sum_up(sum_report, range(len(side.reports)))), {})
     devices = list_devices(side)
     numbers = set(side.steps.number[side.scope.counted].tolist())
     steps = [step for step in summary.efficiency.steps if step.number in numbers]
@@ -210,12 +209,7 @@ def sum_up_steps(side: Job, waits: Waits, waiting: WaitingInRanges, summary: Job
         steps=replace(summary.steps, count=len(steps)),
         efficiency=replace(summary.efficiency, steps=steps),
         gpus=list_gpus(side, devices, measure_gpu_times(side, devices)),
-        kernels=named.kernels,
-        memory_operations=named.memory_operations,
-        nccl=named.nccl,
-        mpi=named.mpi,
-        ranges=named.ranges,
-        calls=named.calls,
+        **named._asdict(),
     )
 
 

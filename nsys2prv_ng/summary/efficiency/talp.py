@@ -53,7 +53,7 @@ def write_talp(efficiency: numbers.EfficiencyNumbers | None, start_utc_ns: int, 
         file.parent.mkdir(parents=True, exist_ok=True)
         kept = file.read_text(encoding="utf-8") if file.exists() else ""
     except FileExistsError:
-        raise TranslationError(f"{folder}: is no folder; choose another name") from None
+        raise TranslationError(f"{folder}: is not a folder; choose another name") from None
     except (OSError, ValueError) as error:
         raise TranslationError(f"{file}: cannot be used: {getattr(error, 'strerror', None) or error}") from None
     if not kept:
@@ -97,7 +97,7 @@ def check_folder(folder: str | Path) -> None:
     for path in (Path(folder), *Path(folder).parents):
         if path.exists():
             if not path.is_dir():
-                raise TranslationError(f"{path}: is no folder; choose another name")
+                raise TranslationError(f"{path}: is not a folder; choose another name")
             return
 
 

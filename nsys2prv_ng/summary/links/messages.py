@@ -54,7 +54,7 @@ class Messages(NamedTuple):
     between_nodes: BoolArray
     bytes: IntArray
     kernel: IntArray
-    """Number of the kernel or call that sends; kernels and calls of several messages have them in common."""
+    """Index of the sending kernel or call; several messages may share one."""
     together: IntArray
     """The most messages that the kernel or call of a side carries."""
     is_closed: BoolArray
