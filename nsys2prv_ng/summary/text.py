@@ -14,6 +14,7 @@ from nsys2prv_ng.summary.links.table import list_link_tables, tabulate_link_metr
 from nsys2prv_ng.summary.memory.table import list_memory_tables, tabulate_memory_operations
 from nsys2prv_ng.summary.path.numbers import PathNumbers
 from nsys2prv_ng.summary.path.table import tabulate_path
+from nsys2prv_ng.summary.path.words import describe_path, describe_tasks
 from nsys2prv_ng.summary.pipeline.table import tabulate_pipeline
 from nsys2prv_ng.summary.ranges.table import (
     tabulate_kernel_activity,
@@ -26,7 +27,6 @@ from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.case import Case
 from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
 from nsys2prv_ng.summary.verdicts.header import describe_job
-from nsys2prv_ng.summary.verdicts.path import describe_path, describe_tasks
 from nsys2prv_ng.summary.verdicts.slow_steps import name_step_range
 from nsys2prv_ng.summary.verdicts.trust import describe_limits
 from nsys2prv_ng.summary.waits import table as wait_tables
@@ -198,7 +198,11 @@ def format_path(summary: JobSummary, width: int) -> list[list[str]]:
     if path is None or not path.window_ns:
         return []
     table = format_grid(tabulate_path(path, has_several=summary.tasks > 1), width)
-    return [wrap(describe_path(summary), width), table, wrap(describe_tasks(path), width)]
+    return [
+        wrap(describe_path(path, has_several=summary.tasks > 1, is_part="ranks" in summary.chosen), width),
+        table,
+        wrap(describe_tasks(path), width),
+    ]
 
 
 def format_efficiency(efficiency: EfficiencyNumbers | None, steps: StepNumbers | None, width: int) -> list[list[str]]:

@@ -19,10 +19,9 @@ from nsys2prv_ng.summary.memory.table import (
     tabulate_kept,
     tabulate_memory,
 )
-from nsys2prv_ng.summary.memory.words import name_users
+from nsys2prv_ng.summary.memory.words import describe_leak, name_users
 from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.summary.text import name_time
-from nsys2prv_ng.summary.verdicts.memory import describe_leak
 from nsys2prv_ng.text.formatting import count_noun, format_bytes
 from nsys2prv_ng.text.grid import Bytes, Cell, Grid, Name, make_columns
 

@@ -10,8 +10,8 @@ from nsys2prv_ng.html.colours import HUES
 from nsys2prv_ng.html.tables import show_grid
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.pipeline.table import tabulate_bubbles, tabulate_pipeline
+from nsys2prv_ng.summary.pipeline.words import describe_pipeline, name_stage
 from nsys2prv_ng.summary.text import name_time
-from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline, name_stage
 from nsys2prv_ng.text.formatting import format_percent
 
 
@@ -26,7 +26,7 @@ def make_pipeline_section(summary: JobSummary) -> Section | None:
     steps = [str(number) for number in pipeline.steps]
     figure = make_matrix(names, values, HUES["waiting"], lambda share: format_percent(share, 1), columns=steps)
     blocks: list[Block] = [
-        Paragraph(f"{describe_pipeline(summary)}."),
+        Paragraph(f"{describe_pipeline(summary.pipeline)}."),
         show_grid(tabulate_pipeline(pipeline)),
         Matrix(
             "Bubble by stage and step",

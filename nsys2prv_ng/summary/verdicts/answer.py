@@ -6,20 +6,20 @@ from dataclasses import replace
 
 from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.kernels.words import describe_slow_modes
+from nsys2prv_ng.summary.links.words import describe_slow_links
+from nsys2prv_ng.summary.memory.words import describe_leaks
+from nsys2prv_ng.summary.mfu import describe_mfu
+from nsys2prv_ng.summary.pipeline.words import describe_pipeline
 from nsys2prv_ng.summary.verdict import Gain, Statement, Verdict
 from nsys2prv_ng.summary.verdicts.bottlenecks import COPIES, TRANSFER, Bottleneck
 from nsys2prv_ng.summary.verdicts.case import Case
 from nsys2prv_ng.summary.verdicts.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.verdicts.judge import choose_variant, classify
-from nsys2prv_ng.summary.verdicts.links import describe_slow_links
-from nsys2prv_ng.summary.verdicts.memory import describe_leaks
-from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
-from nsys2prv_ng.summary.verdicts.slow_modes import describe_slow_modes
 from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
 from nsys2prv_ng.summary.verdicts.slow_steps import describe_slow, describe_usual, locate_slowest, name_step
 from nsys2prv_ng.summary.verdicts.stragglers import describe_stragglers, find_stragglers, is_minor
-from nsys2prv_ng.summary.verdicts.trust import describe_start_up, list_doubts
-from nsys2prv_ng.summary.verdicts.utilisation import describe_mfu
+from nsys2prv_ng.summary.verdicts.trust import count_operator_ranges, describe_start_up, list_doubts
 from nsys2prv_ng.text.formatting import format_percent, format_window
 from nsys2prv_ng.text.names import quote_name
 
@@ -63,15 +63,21 @@ def answer(summary: JobSummary) -> Verdict:
             Statement(label="TRY", text=hint + _hint_at_other(case, bottleneck, gains)),
             Statement(label="SEE", text=see),
         ]
-    pipeline = describe_pipeline(summary)
+    pipeline = describe_pipeline(summary.pipeline)
     # The stages of a pipeline wait for each other in turn: a minor straggler among them is a part of the bubble.
     texts = describe_stragglers(case, [each for each in stragglers if not (pipeline and is_minor(case, each))])
     statements += [Statement(label="STRAGGLER", text=text, evidence=["waits"]) for text in texts]
     statements += [
-        Statement(label="LINK", text=text, evidence=["waits.links"]) for text in describe_slow_links(summary)[:1]
+        Statement(label="LINK", text=text, evidence=["waits.links"]) for text in describe_slow_links(summary.links)[:1]
     ]
-    statements.append(Statement(label="SLOW", text=describe_slow_modes(summary), evidence=["slow_modes"]))
-    statements.append(Statement(label="MEMORY", text=describe_leaks(summary), evidence=["memory"]))
+    statements.append(
+        Statement(
+            label="SLOW",
+            text=describe_slow_modes(summary.slow_modes, has_several=summary.tasks > 1),
+            evidence=["slow_modes"],
+        )
+    )
+    statements.append(Statement(label="MEMORY", text=describe_leaks(summary.memory), evidence=["memory"]))
     if pipeline != where:
         statements.append(Statement(label="PIPELINE", text=pipeline, evidence=["waits.pipeline"]))
     slow = case.slow_steps
@@ -81,7 +87,11 @@ def answer(summary: JobSummary) -> Verdict:
         before = [] if are_named else [describe_slow(slow, name_step(summary)), reason]
         text = "; ".join(filter(None, [*before, describe_usual(slow)]))
         statements.append(Statement(label="STEPS", text=text, evidence=["slow_steps", "efficiency"]))
-    statements.append(Statement(label="MFU", text=describe_mfu(summary), evidence=["mfu"]))
+    statements.append(
+        Statement(
+            label="MFU", text=describe_mfu(summary.mfu, is_slowed=count_operator_ranges(summary) > 0), evidence=["mfu"]
+        )
+    )
     statements += [Statement(label="STARTUP", text=startup, evidence=["start_up"])]
     keys = [doubt.evidence for doubt in doubts]
     firsts = [doubt for n, doubt in enumerate(doubts) if doubt.evidence not in keys[:n]]
