@@ -36,10 +36,9 @@ from nsys2prv_ng.summary.tables.waits import (
     tabulate_reasons,
 )
 from nsys2prv_ng.summary.tables.what_if import tabulate_scenarios
-from nsys2prv_ng.summary.verdicts.answer import answer
+from nsys2prv_ng.summary.verdicts.answer import answer, describe_job
 from nsys2prv_ng.summary.verdicts.case import Case
 from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
-from nsys2prv_ng.summary.verdicts.header import describe_job
 from nsys2prv_ng.summary.verdicts.path import describe_path, describe_tasks
 from nsys2prv_ng.summary.verdicts.slow_steps import name_step_range
 from nsys2prv_ng.summary.verdicts.trust import describe_limits

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nsys2prv_ng.replay.numbers import Scenario
+from nsys2prv_ng.summary.numbers.efficiency import StepNumbers
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.verdict import Gain, Statement, Verdict
+from nsys2prv_ng.summary.tables.efficiency import are_steps, choose_window
 from nsys2prv_ng.summary.verdicts.bottlenecks import COPIES, TRANSFER, Bottleneck
 from nsys2prv_ng.summary.verdicts.case import Case
+from nsys2prv_ng.summary.verdicts.efficiency import describe_mfu
 from nsys2prv_ng.summary.verdicts.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.verdicts.judge import choose_variant, classify
 from nsys2prv_ng.summary.verdicts.links import describe_slow_links
@@ -19,9 +22,8 @@ from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
 from nsys2prv_ng.summary.verdicts.slow_steps import describe_slow, describe_usual, locate_slowest, name_step
 from nsys2prv_ng.summary.verdicts.stragglers import describe_stragglers, find_stragglers, is_minor
 from nsys2prv_ng.summary.verdicts.trust import describe_start_up, list_doubts
-from nsys2prv_ng.summary.verdicts.utilisation import describe_mfu
-from nsys2prv_ng.text.formatting import format_percent, format_window
-from nsys2prv_ng.text.names import quote_name
+from nsys2prv_ng.text.formatting import count_nouns, format_percent, format_span, format_time, format_window
+from nsys2prv_ng.text.names import clean_name, quote_name
 
 _MOST_DOUBTS = 2
 _WAIT_SHARE = 0.1
@@ -185,3 +187,36 @@ def _describe_preset(case: Case, bottleneck: Bottleneck) -> str:
     if not windows:
         return f"{bottleneck.preset}.cfg"
     return f"{bottleneck.preset}.cfg, in a trace with --time {format_window(windows[0][0], windows[-1][1])}"
+
+
+def describe_job(summary: JobSummary) -> str:
+    """Return the size of a job, the time that numbers cover, and how long steps take."""
+    users = {"rank": summary.ranks} if summary.ranks or summary.gpus else {"task": summary.tasks}
+    sizes = {"GPU": len(summary.gpus), **users, "node": summary.nodes}
+    parts = [count_nouns({noun: number for noun, number in sizes.items() if number})]
+    steps, efficiency = summary.steps, summary.efficiency
+    if steps is not None and efficiency is not None:
+        covers = are_steps(summary.windows_ns, efficiency.steps_ns) or efficiency.in_steps is not None
+        parts += _describe_steps(steps, summary) if covers else []
+    if len(parts) == 1:
+        parts.append(_describe_time(summary))
+    return " | ".join(parts)
+
+
+def _describe_steps(steps: StepNumbers, summary: JobSummary) -> list[str]:
+    name = clean_name(steps.name)
+    numbers = f"{steps.first}" + (f"-{steps.last}" if steps.last != steps.first else "")
+    excluded = ", warm-up excluded" if steps.warmup and summary.start_up is not None else ""
+    whole = format_time(steps.window_ns[1] - steps.window_ns[0])
+    parts = [f"{name} {numbers} ({whole}{excluded})"]
+    if steps.count > 1:
+        return [*parts, f"median step {format_time(steps.median_ns)} ({format_span(steps.min_ns, steps.max_ns)})"]
+    return parts
+
+
+def _describe_time(summary: JobSummary) -> str:
+    """Return the time that numbers cover, without steps."""
+    if summary.efficiency is None:
+        return f"capture of {format_time(summary.duration_ns)}"
+    window = choose_window(summary.efficiency, None)
+    return f"{window.name} ({format_time(window.numbers.window_ns)})"

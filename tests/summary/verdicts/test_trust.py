@@ -16,8 +16,8 @@ from nsys2prv_ng.summary.numbers.job import (
     StartUp,
 )
 from nsys2prv_ng.summary.verdicts.answer import answer
+from nsys2prv_ng.summary.verdicts.efficiency import describe_mfu
 from nsys2prv_ng.summary.verdicts.trust import describe_limits, describe_start_up, list_doubts
-from nsys2prv_ng.summary.verdicts.utilisation import describe_mfu
 from tests.summary.made_summary import MS, STEPS, make_losses, make_summary
 from tests.summary.made_waits import NO_MPI, NO_RANK, NO_WAITS, rank_of, waits_of
 from tests.summary.tables.test_rows import make_gpu
