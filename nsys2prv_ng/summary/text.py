@@ -23,10 +23,9 @@ from nsys2prv_ng.summary.ranges.table import (
     tabulate_ranges,
 )
 from nsys2prv_ng.summary.steps.table import list_slow_tables
-from nsys2prv_ng.summary.verdicts.answer import answer
+from nsys2prv_ng.summary.verdicts.answer import answer, describe_job
 from nsys2prv_ng.summary.verdicts.case import Case
 from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
-from nsys2prv_ng.summary.verdicts.header import describe_job
 from nsys2prv_ng.summary.verdicts.slow_steps import name_step_range
 from nsys2prv_ng.summary.verdicts.trust import describe_limits
 from nsys2prv_ng.summary.waits import table as wait_tables

@@ -5,23 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nsys2prv_ng.replay.numbers import Scenario
+from nsys2prv_ng.summary.efficiency.numbers import StepNumbers
+from nsys2prv_ng.summary.efficiency.windows import are_steps, choose_window
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.words import describe_slow_modes
 from nsys2prv_ng.summary.links.words import describe_slow_links
 from nsys2prv_ng.summary.memory.words import describe_leaks
-from nsys2prv_ng.summary.mfu import describe_mfu
 from nsys2prv_ng.summary.pipeline.words import describe_pipeline
 from nsys2prv_ng.summary.verdict import Gain, Statement, Verdict
 from nsys2prv_ng.summary.verdicts.bottlenecks import COPIES, TRANSFER, Bottleneck
 from nsys2prv_ng.summary.verdicts.case import Case
+from nsys2prv_ng.summary.mfu import describe_mfu
+from nsys2prv_ng.summary.verdicts.case import count_operator_ranges
 from nsys2prv_ng.summary.verdicts.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.verdicts.judge import choose_variant, classify
 from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
 from nsys2prv_ng.summary.verdicts.slow_steps import describe_slow, describe_usual, locate_slowest, name_step
 from nsys2prv_ng.summary.verdicts.stragglers import describe_stragglers, find_stragglers, is_minor
-from nsys2prv_ng.summary.verdicts.trust import count_operator_ranges, describe_start_up, list_doubts
-from nsys2prv_ng.text.formatting import format_percent, format_window
-from nsys2prv_ng.text.names import quote_name
+from nsys2prv_ng.summary.verdicts.trust import describe_start_up, list_doubts
+from nsys2prv_ng.text.formatting import count_nouns, format_percent, format_span, format_time, format_window
+from nsys2prv_ng.text.names import clean_name, quote_name
 
 _MOST_DOUBTS = 2
 _WAIT_SHARE = 0.1
@@ -70,13 +73,7 @@ def answer(summary: JobSummary) -> Verdict:
     statements += [
         Statement(label="LINK", text=text, evidence=["waits.links"]) for text in describe_slow_links(summary.links)[:1]
     ]
-    statements.append(
-        Statement(
-            label="SLOW",
-            text=describe_slow_modes(summary.slow_modes, has_several=summary.tasks > 1),
-            evidence=["slow_modes"],
-        )
-    )
+    statements.append(Statement(label="SLOW", text=describe_slow_modes(summary.slow_modes, has_several=summary.tasks > 1), evidence=["slow_modes"]))
     statements.append(Statement(label="MEMORY", text=describe_leaks(summary.memory), evidence=["memory"]))
     if pipeline != where:
         statements.append(Statement(label="PIPELINE", text=pipeline, evidence=["waits.pipeline"]))
@@ -87,11 +84,7 @@ def answer(summary: JobSummary) -> Verdict:
         before = [] if are_named else [describe_slow(slow, name_step(summary)), reason]
         text = "; ".join(filter(None, [*before, describe_usual(slow)]))
         statements.append(Statement(label="STEPS", text=text, evidence=["slow_steps", "efficiency"]))
-    statements.append(
-        Statement(
-            label="MFU", text=describe_mfu(summary.mfu, is_slowed=count_operator_ranges(summary) > 0), evidence=["mfu"]
-        )
-    )
+    statements.append(Statement(label="MFU", text=describe_mfu(summary.mfu, is_slowed=count_operator_ranges(summary) > 0), evidence=["mfu"]))
     statements += [Statement(label="STARTUP", text=startup, evidence=["start_up"])]
     keys = [doubt.evidence for doubt in doubts]
     firsts = [doubt for n, doubt in enumerate(doubts) if doubt.evidence not in keys[:n]]
@@ -195,3 +188,36 @@ def _describe_preset(case: Case, bottleneck: Bottleneck) -> str:
     if not windows:
         return f"{bottleneck.preset}.cfg"
     return f"{bottleneck.preset}.cfg, in a trace with --time {format_window(windows[0][0], windows[-1][1])}"
+
+
+def describe_job(summary: JobSummary) -> str:
+    """Return the size of a job, the time that numbers cover, and how long steps take."""
+    users = {"rank": summary.ranks} if summary.ranks or summary.gpus else {"task": summary.tasks}
+    sizes = {"GPU": len(summary.gpus), **users, "node": summary.nodes}
+    parts = [count_nouns({noun: number for noun, number in sizes.items() if number})]
+    steps, efficiency = summary.steps, summary.efficiency
+    if steps is not None and efficiency is not None:
+        covers = are_steps(summary.windows_ns, efficiency.steps_ns) or efficiency.in_steps is not None
+        parts += _describe_steps(steps, summary) if covers else []
+    if len(parts) == 1:
+        parts.append(_describe_time(summary))
+    return " | ".join(parts)
+
+
+def _describe_steps(steps: StepNumbers, summary: JobSummary) -> list[str]:
+    name = clean_name(steps.name)
+    numbers = f"{steps.first}" + (f"-{steps.last}" if steps.last != steps.first else "")
+    excluded = ", warm-up excluded" if steps.warmup and summary.start_up is not None else ""
+    whole = format_time(steps.window_ns[1] - steps.window_ns[0])
+    parts = [f"{name} {numbers} ({whole}{excluded})"]
+    if steps.count > 1:
+        return [*parts, f"median step {format_time(steps.median_ns)} ({format_span(steps.min_ns, steps.max_ns)})"]
+    return parts
+
+
+def _describe_time(summary: JobSummary) -> str:
+    """Return the time that numbers cover, without steps."""
+    if summary.efficiency is None:
+        return f"capture of {format_time(summary.duration_ns)}"
+    window = choose_window(summary.efficiency, None)
+    return f"{window.name} ({format_time(window.numbers.window_ns)})"

@@ -26,8 +26,8 @@ from nsys2prv_ng.summary.verdicts.case import (
     list_mpi_calls,
     sum_nccl_kernels,
 )
-from nsys2prv_ng.summary.verdicts.excess import find_more_compute
-from nsys2prv_ng.summary.verdicts.trust import count_operator_ranges
+from nsys2prv_ng.summary.verdicts.efficiency import count_operator_ranges
+from nsys2prv_ng.summary.verdicts.stragglers import find_more_compute
 
 _COMPUTES = 0.8
 """Least share of compute in GPU time at which a job is compute-bound."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from nsys2prv_ng.report.graph_tracing import REMEDY
-from nsys2prv_ng.summary.efficiency.windows import choose_window, list_parts
+from nsys2prv_ng.summary.efficiency.windows import choose_window
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.verdict import Statement
+from nsys2prv_ng.summary.verdicts.efficiency import count_operator_ranges
 from nsys2prv_ng.summary.verdicts.slow_steps import find_slow_steps
 from nsys2prv_ng.summary.waits.numbers import WaitNumbers
 from nsys2prv_ng.summary.waits.words import describe_missing_payload
@@ -21,12 +20,6 @@ _LEAST_GRAPHS = 0.01
 _LEAST_SIMILAR = 0.98
 _FEW_STEPS = 3
 """With fewer steps, nothing shows what is usual."""
-_OPERATORS = re.compile(r"^(aten|autograd)::|Backward\d+$")
-"""Names of ranges that PyTorch opens for each operator, if asked to."""
-_LEAST_HOST = 0.1
-"""Least share of GPU time that is host-bound for that cost to matter."""
-_MANY_RANGES = 1
-"""Ranges per kernel from which the ranges themselves cost the host time that matters."""
 _MOST_SPREAD = 0.5
 """Spread of the steps, (max - min) / median, above which there is no typical step."""
 
@@ -81,17 +74,6 @@ def _describe_steps(summary: JobSummary) -> list[str]:
         times = f"{format_time(steps.min_ns)} to {format_time(steps.max_ns)}"
         texts.append(f"steps differ much ({times}): no step is typical, and savings are means")
     return texts
-
-
-def count_operator_ranges(summary: JobSummary) -> float:
-    """Return the number of ranges of PyTorch's operators per kernel, if they slow the host; 0 without many of them."""
-    kernels = sum(kernel.count for kernel in summary.kernels)
-    operators = [numbers for numbers in summary.ranges if _OPERATORS.search(numbers.name)]
-    ranges = sum(task.count for numbers in operators for task in numbers.tasks)
-    losses = None if summary.efficiency is None else choose_window(summary.efficiency, summary.steps).numbers.losses
-    if losses is None or losses.host_ns < _LEAST_HOST * sum(part.ns for part in list_parts(losses)):
-        return 0
-    return ranges / kernels if kernels and ranges >= _MANY_RANGES * kernels else 0
 
 
 def _describe_operator_ranges(summary: JobSummary) -> str:
