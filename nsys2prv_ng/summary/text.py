@@ -7,6 +7,7 @@ from collections import Counter
 from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, Losses, StepNumbers
 from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency
 from nsys2prv_ng.summary.efficiency.windows import PARTS, choose_window, find_main_range, list_parts, list_windows
+from nsys2prv_ng.summary.efficiency.words import describe_parts, describe_steps
 from nsys2prv_ng.summary.gpus.table import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.table import tabulate_flops, tabulate_kernels, tabulate_slow_modes
@@ -25,7 +26,6 @@ from nsys2prv_ng.summary.ranges.table import (
 from nsys2prv_ng.summary.steps.table import list_slow_tables
 from nsys2prv_ng.summary.verdicts.answer import answer, describe_job
 from nsys2prv_ng.summary.verdicts.case import Case
-from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
 from nsys2prv_ng.summary.verdicts.slow_steps import name_step_range
 from nsys2prv_ng.summary.verdicts.trust import describe_limits
 from nsys2prv_ng.summary.waits import table as wait_tables

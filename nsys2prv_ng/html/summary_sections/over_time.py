@@ -19,10 +19,10 @@ from nsys2prv_ng.html.charts.plots import Shape, draw_area, draw_line, make_time
 from nsys2prv_ng.html.colours import HUES, LINES, STRIPS
 from nsys2prv_ng.html.names import quote
 from nsys2prv_ng.html.tables import MOST_RANKS, Table, show_grid
+from nsys2prv_ng.summary.efficiency.words import describe_steps
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.pictures.numbers import HeatMap, Pace, Pictures, TypicalStep
 from nsys2prv_ng.summary.steps.table import list_slow_tables
-from nsys2prv_ng.summary.verdicts.efficiency import describe_steps
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_window, join_first
 from nsys2prv_ng.text.grid import Cell, Grid, Name, Ns, Share, make_columns
 

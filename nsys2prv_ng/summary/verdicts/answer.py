@@ -11,12 +11,11 @@ from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.words import describe_slow_modes
 from nsys2prv_ng.summary.links.words import describe_slow_links
 from nsys2prv_ng.summary.memory.words import describe_leaks
+from nsys2prv_ng.summary.mfu import describe_mfu
 from nsys2prv_ng.summary.pipeline.words import describe_pipeline
 from nsys2prv_ng.summary.verdict import Gain, Statement, Verdict
 from nsys2prv_ng.summary.verdicts.bottlenecks import COPIES, TRANSFER, Bottleneck
-from nsys2prv_ng.summary.verdicts.case import Case
-from nsys2prv_ng.summary.mfu import describe_mfu
-from nsys2prv_ng.summary.verdicts.case import count_operator_ranges
+from nsys2prv_ng.summary.verdicts.case import Case, count_operator_ranges
 from nsys2prv_ng.summary.verdicts.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.verdicts.judge import choose_variant, classify
 from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
@@ -73,7 +72,13 @@ def answer(summary: JobSummary) -> Verdict:
     statements += [
         Statement(label="LINK", text=text, evidence=["waits.links"]) for text in describe_slow_links(summary.links)[:1]
     ]
-    statements.append(Statement(label="SLOW", text=describe_slow_modes(summary.slow_modes, has_several=summary.tasks > 1), evidence=["slow_modes"]))
+    statements.append(
+        Statement(
+            label="SLOW",
+            text=describe_slow_modes(summary.slow_modes, has_several=summary.tasks > 1),
+            evidence=["slow_modes"],
+        )
+    )
     statements.append(Statement(label="MEMORY", text=describe_leaks(summary.memory), evidence=["memory"]))
     if pipeline != where:
         statements.append(Statement(label="PIPELINE", text=pipeline, evidence=["waits.pipeline"]))
@@ -84,7 +89,11 @@ def answer(summary: JobSummary) -> Verdict:
         before = [] if are_named else [describe_slow(slow, name_step(summary)), reason]
         text = "; ".join(filter(None, [*before, describe_usual(slow)]))
         statements.append(Statement(label="STEPS", text=text, evidence=["slow_steps", "efficiency"]))
-    statements.append(Statement(label="MFU", text=describe_mfu(summary.mfu, is_slowed=count_operator_ranges(summary) > 0), evidence=["mfu"]))
+    statements.append(
+        Statement(
+            label="MFU", text=describe_mfu(summary.mfu, is_slowed=count_operator_ranges(summary) > 0), evidence=["mfu"]
+        )
+    )
     statements += [Statement(label="STARTUP", text=startup, evidence=["start_up"])]
     keys = [doubt.evidence for doubt in doubts]
     firsts = [doubt for n, doubt in enumerate(doubts) if doubt.evidence not in keys[:n]]

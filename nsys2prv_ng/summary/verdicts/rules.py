@@ -21,12 +21,12 @@ from nsys2prv_ng.summary.verdicts.case import (
     HOST_BOUND,
     LEAST,
     Case,
+    count_operator_ranges,
     is_launch,
     list_inherited,
     list_mpi_calls,
     sum_nccl_kernels,
 )
-from nsys2prv_ng.summary.verdicts.efficiency import count_operator_ranges
 from nsys2prv_ng.summary.verdicts.stragglers import find_more_compute
 
 _COMPUTES = 0.8

@@ -6,7 +6,7 @@ from nsys2prv_ng.report.graph_tracing import REMEDY
 from nsys2prv_ng.summary.efficiency.windows import choose_window
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.verdict import Statement
-from nsys2prv_ng.summary.verdicts.efficiency import count_operator_ranges
+from nsys2prv_ng.summary.verdicts.case import count_operator_ranges
 from nsys2prv_ng.summary.verdicts.slow_steps import find_slow_steps
 from nsys2prv_ng.summary.waits.numbers import WaitNumbers
 from nsys2prv_ng.summary.waits.words import describe_missing_payload

@@ -9,9 +9,9 @@ import pytest
 from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.summary.job import JobSummary, StartUp
 from nsys2prv_ng.summary.kernels.numbers import KernelNumbers, MfuNumbers
+from nsys2prv_ng.summary.mfu import describe_mfu
 from nsys2prv_ng.summary.ranges.numbers import RangeOfTask, RepeatedRange
 from nsys2prv_ng.summary.verdicts.answer import answer
-from nsys2prv_ng.summary.mfu import describe_mfu
 from nsys2prv_ng.summary.verdicts.case import count_operator_ranges
 from nsys2prv_ng.summary.verdicts.trust import describe_limits, describe_start_up, list_doubts
 from tests.summary.made_summary import MS, STEPS, make_losses, make_summary

@@ -1,25 +1,16 @@
-"""Describes efficiencies in sentences: what GPUs do with their time, how long steps take, and the FLOPs (MFU)."""
+"""Describes efficiencies in sentences: what GPUs do with their time, and how long steps take."""
 
 from __future__ import annotations
 
-import re
-
 from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, StepNumbers, StepOfRank
 from nsys2prv_ng.summary.efficiency.windows import choose_window, list_parts, name_steps
-from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.text.formatting import count_noun, format_flops, format_percent, format_time
+from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.names import name_task
 
 _FACTOR = 10
 """Least spread that is easier to read as a factor."""
 _LEAST_SHOWN = 0.0005
 """Least share that is not printed as 0.0%."""
-_OPERATORS = re.compile(r"^(aten|autograd)::|Backward\d+$")
-"""Names of ranges that PyTorch opens for each operator, if asked to."""
-_LEAST_HOST = 0.1
-"""Least share of GPU time that is host-bound for that cost to matter."""
-_MANY_RANGES = 1
-"""Ranges per kernel from which the ranges themselves cost the host time that matters."""
 
 
 def describe_parts(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> str:
@@ -60,14 +51,3 @@ def _describe_rank(rank: StepOfRank) -> str:
 def _format_spread(spread: float) -> str:
     """Return (max - min) / median as a percentage, or as a factor if it is large."""
     return format_percent(spread, 1) if spread < _FACTOR else f"{spread:,.0f} times the median"
-
-
-def count_operator_ranges(summary: JobSummary) -> float:
-    """Return the number of ranges of PyTorch's operators per kernel, if they slow the host; 0 without many of them."""
-    kernels = sum(kernel.count for kernel in summary.kernels)
-    operators = [numbers for numbers in summary.ranges if _OPERATORS.search(numbers.name)]
-    ranges = sum(task.count for numbers in operators for task in numbers.tasks)
-    losses = None if summary.efficiency is None else choose_window(summary.efficiency, summary.steps).numbers.losses
-    if losses is None or losses.host_ns < _LEAST_HOST * sum(part.ns for part in list_parts(losses)):
-        return 0
-    return ranges / kernels if kernels and ranges >= _MANY_RANGES * kernels else 0
