@@ -49,7 +49,7 @@ def answer(summary: JobSummary) -> Verdict:
     places, where = ([], "") if bottleneck is None else bottleneck.places(case)
     gains = [] if bottleneck is None else list_gains(case, bottleneck)
     share = None if bottleneck is None else _measure_share(case, bottleneck)
-    startup, doubts = describe_start_up(summary), list_doubts(summary)
+    startup, doubts = describe_start_up(summary), list_doubts(summary, case.slow_steps)
     if bottleneck is not None and bottleneck.doubt:  # the first line has this doubt
         doubts = [doubt for doubt in doubts if doubt.evidence != list(bottleneck.doubt)]
     hint = see = ""

@@ -14,8 +14,6 @@ from nsys2prv_ng.summary.verdicts.slow_steps import name_step_range
 from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name
 
-_LEAST = 0.5
-"""Least share of the difference that explains it."""
 _ALL = 0.995
 """Least share of the difference that is all of it. It may exceed the difference, if slow steps have less of others."""
 
@@ -42,7 +40,8 @@ def describe_reason(summary: JobSummary) -> tuple[str, list[Place]]:
     which = "only in slow steps" if len(numbers.slow) > 1 else "only in this step"
     where, more = reason.where, ""
     # A call that takes no time shows what a step does: a library that loads kernels has compiled them before.
-    for only in [each for each in numbers.only_slow if each.kind == "call"][:1]:
+    only = next((each for each in numbers.only_slow if each.kind == "call"), None)
+    if only is not None:
         if any((place.kind, place.name) == (only.kind, only.name) for place in reason.places):
             where += f" ({which})"
         else:
@@ -55,8 +54,7 @@ def _find_reason(numbers: SlowStepNumbers, summary: JobSummary) -> Explanation |
     """Return the first reason that is at least half of the difference: a late rank, the host, kernels and transfers."""
     if numbers.late is not None:
         return _blame(numbers.late)
-    least = _LEAST * numbers.difference_ns
-    found = (reason for reason in (*_find_on_hosts(numbers, summary), *_find_in_changes(numbers)) if reason.ns >= least)
+    found = (reason for reason in (*_find_on_hosts(numbers, summary), *_find_in_changes(numbers)) if 2 * reason.ns >= numbers.difference_ns)
     return next(found, None)
 
 
@@ -77,8 +75,7 @@ def _find_on_hosts(numbers: SlowStepNumbers, summary: JobSummary) -> Iterator[Ex
     for part in numbers.idle:
         by_call[part.name] += part.difference_ns
         by_range[part.range] += part.difference_ns
-    least = _LEAST * numbers.difference_ns
-    ranges = [(name, ns) for name, ns in by_range.most_common(1) if name not in ("", step) and ns >= least]
+    ranges = [(name, ns) for name, ns in by_range.most_common(1) if name not in ("", step) and 2 * ns >= numbers.difference_ns]
     places = [Place(kind="range", name=name) for name, _ in ranges]
     inside = "".join(f"in range {quote_name(name)}" for name, _ in ranges)
     for call, ns in by_call.most_common(1):
@@ -99,6 +96,7 @@ def _find_in_changes(numbers: SlowStepNumbers) -> Iterator[Explanation]:
     kinds += [] if numbers.idle else [("call", "in {}", _ON_HOSTS)]
     for kind, where, names in kinds:
         part = sum(part.difference_ns for part in numbers.parts if part.name.partition(":")[0] in names)
-        for change in [each for each in numbers.changes if each.kind == kind][:1]:
+        change = next((each for each in numbers.changes if each.kind == kind), None)
+        if change is not None:
             name = clean_name(change.name) if kind == "class" else quote_name(change.name)
             yield Explanation(min(change.difference_ns, part), where.format(name), [Place(kind=kind, name=change.name)])

@@ -7,7 +7,7 @@ from nsys2prv_ng.summary.efficiency.windows import choose_window
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.verdict import Statement
 from nsys2prv_ng.summary.verdicts.case import count_operator_ranges
-from nsys2prv_ng.summary.verdicts.slow_steps import find_slow_steps
+from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps
 from nsys2prv_ng.summary.waits.numbers import WaitNumbers
 from nsys2prv_ng.summary.waits.words import describe_missing_payload
 from nsys2prv_ng.summary.what_if import describe_replayed
@@ -37,13 +37,13 @@ def describe_start_up(summary: JobSummary) -> str:
     return text + (f"; {format_time(start.after_ns)} after the last step" if start.after_ns else "")
 
 
-def list_doubts(summary: JobSummary) -> list[Statement]:
-    """Return what makes the numbers of a summary less certain, with the keys of the evidence."""
+def list_doubts(summary: JobSummary, slow: SlowSteps | None) -> list[Statement]:
+    """Return what makes the numbers of a summary less certain, with the keys of the evidence. `slow`: its slow steps."""
     waits = [] if summary.waits is None else describe_limits(summary.waits)
     payload = describe_missing_payload(summary.waits, summary.reports)
     doubts = [
         *_make("skipped", [_describe_skipped(summary)]),
-        *_make("steps", _describe_steps(summary)),
+        *_make("steps", _describe_steps(summary, slow)),
         *_make("efficiency", [describe_opaque_graphs(summary)]),
         *_make("waits", payload or waits),
         *_make("ranges", [_describe_operator_ranges(summary)]),
@@ -56,7 +56,7 @@ def _make(key: str, texts: list[str]) -> list[Statement]:
     return [Statement(label="TRUST", text=text, evidence=[key]) for text in texts]
 
 
-def _describe_steps(summary: JobSummary) -> list[str]:
+def _describe_steps(summary: JobSummary, slow: SlowSteps | None) -> list[str]:
     """Return what is not certain about the steps."""
     steps = summary.steps
     if steps is None:
@@ -70,7 +70,7 @@ def _describe_steps(summary: JobSummary) -> list[str]:
         texts.append(text + (similar if steps.similarity < _LEAST_SIMILAR else ""))
     if steps.count < _FEW_STEPS:
         texts.append(f"only {count_noun(steps.count, 'step')}: how much steps vary is hardly known")
-    elif steps.spread > _MOST_SPREAD and find_slow_steps(summary) is None:
+    elif steps.spread > _MOST_SPREAD and slow is None:
         times = f"{format_time(steps.min_ns)} to {format_time(steps.max_ns)}"
         texts.append(f"steps differ much ({times}): no step is typical, and savings are means")
     return texts

@@ -13,6 +13,7 @@ from nsys2prv_ng.summary.mfu import describe_mfu
 from nsys2prv_ng.summary.ranges.numbers import RangeOfTask, RepeatedRange
 from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.summary.verdicts.case import count_operator_ranges
+from nsys2prv_ng.summary.verdicts.slow_steps import find_slow_steps
 from nsys2prv_ng.summary.verdicts.trust import describe_limits, describe_start_up, list_doubts
 from tests.summary.made_summary import MS, STEPS, make_losses, make_summary
 from tests.summary.made_waits import NO_MPI, NO_RANK, NO_WAITS, rank_of, waits_of
@@ -23,7 +24,7 @@ LOSSES = make_losses(compute=60, host=40)
 
 def doubt(summary: JobSummary) -> list[tuple[str, list[str]]]:
     """The doubts, each with its evidence."""
-    doubts = list_doubts(summary)
+    doubts = list_doubts(summary, find_slow_steps(summary))
     assert answer(summary).trust == [each.text for each in doubts]
     assert {each.label for each in doubts} <= {"TRUST"}
     return [(each.text, each.evidence) for each in doubts]
