@@ -14,9 +14,9 @@ from nsys2prv_ng.html.summary_sections import (
     waits,
     what_if,
 )
+from nsys2prv_ng.summary.answer.answer import answer
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.pictures.numbers import Pictures
-from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_time, join_first
 
 _SECTIONS = {

@@ -30,6 +30,8 @@ from nsys2prv_ng.report.graph_tracing import KINDS
 from nsys2prv_ng.report.metadata import Metadata
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary import totals
+from nsys2prv_ng.summary.answer.answer import add_verdict
+from nsys2prv_ng.summary.answer.slow_steps import SlowSteps, find_slow_steps
 from nsys2prv_ng.summary.by_name import NameSums, collect_names, sort_rows_by, sum_names
 from nsys2prv_ng.summary.covered_time import Intervals
 from nsys2prv_ng.summary.efficiency.measure import sum_efficiency, sum_steps
@@ -46,8 +48,6 @@ from nsys2prv_ng.summary.ranges.activity import KernelTime
 from nsys2prv_ng.summary.ranges.numbers import LaunchedInRange, RepeatedRange
 from nsys2prv_ng.summary.ranges.tree import make_range_tree, sum_by_range
 from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges
-from nsys2prv_ng.summary.verdicts.answer import add_verdict
-from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, find_slow_steps
 from nsys2prv_ng.summary.waits.culprits import find_excess
 from nsys2prv_ng.summary.waits.measure import compute_waits, load_nccl_kernels
 from nsys2prv_ng.summary.waits.numbers import Excess, WaitNumbers

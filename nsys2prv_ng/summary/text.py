@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+from nsys2prv_ng.summary.answer.answer import answer, describe_job
+from nsys2prv_ng.summary.answer.case import Case
+from nsys2prv_ng.summary.answer.slow_steps import name_step_range
+from nsys2prv_ng.summary.answer.trust import describe_limits
 from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, Losses, StepNumbers
 from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency
 from nsys2prv_ng.summary.efficiency.windows import PARTS, choose_window, find_main_range, list_parts, list_windows
@@ -24,10 +28,6 @@ from nsys2prv_ng.summary.ranges.table import (
     tabulate_ranges,
 )
 from nsys2prv_ng.summary.steps.table import list_slow_tables
-from nsys2prv_ng.summary.verdicts.answer import answer, describe_job
-from nsys2prv_ng.summary.verdicts.case import Case
-from nsys2prv_ng.summary.verdicts.slow_steps import name_step_range
-from nsys2prv_ng.summary.verdicts.trust import describe_limits
 from nsys2prv_ng.summary.waits import table as wait_tables
 from nsys2prv_ng.summary.what_if import tabulate_scenarios
 from nsys2prv_ng.text.formatting import format_percent

@@ -29,6 +29,8 @@ from nsys2prv_ng.job.counted import CountedEvents, restrict_to_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.reading.nvtx_ranges import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.summary import totals
+from nsys2prv_ng.summary.answer.case import Case
+from nsys2prv_ng.summary.answer.slow_steps import SlowSteps
 from nsys2prv_ng.summary.by_name import NameSums, collect_names, sum_names
 from nsys2prv_ng.summary.difference.budget import LEAST, list_windows, make_budget
 from nsys2prv_ng.summary.difference.changes import Change, Kind, find_kernels, list_changes
@@ -37,8 +39,6 @@ from nsys2prv_ng.summary.gpus.measure import list_gpus
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges
 from nsys2prv_ng.summary.steps.numbers import IdlePart, LateInSlow, OnlySlow, SlowStepNumbers, StepChange, StepPart
-from nsys2prv_ng.summary.verdicts.case import Case
-from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps
 from nsys2prv_ng.summary.waits.measure import list_costs
 from nsys2prv_ng.summary.waits.numbers import LateCost
 from nsys2prv_ng.summary.waits.words import find_main_reasons, group_costs

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nsys2prv_ng.summary.answer.answer import answer
 from nsys2prv_ng.summary.kernels.cells import MOST_BLOCKS, Kernels, KernelTimes, Shape, find_blocks, sum_kernels
 from nsys2prv_ng.summary.kernels.numbers import SlowKernel, SlowMode, SlowModeNumbers, SlowTask
 from nsys2prv_ng.summary.kernels.slow_modes import LEAST_SHARE, group_modes, judge
 from nsys2prv_ng.summary.kernels.words import describe_slow_modes
-from nsys2prv_ng.summary.verdicts.answer import answer
 from tests.conftest import DATA, REPORTS, SAMPLES, Unpacked, push_but
 from tests.report_sets import list_sets
 from tests.summary.kernels.slow_modes_truth import make_times, slow_down

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from nsys2prv_ng.report.graph_tracing import REMEDY
+from nsys2prv_ng.summary.answer.case import count_operator_ranges
+from nsys2prv_ng.summary.answer.slow_steps import SlowSteps
 from nsys2prv_ng.summary.efficiency.windows import choose_window
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.verdict import Statement
-from nsys2prv_ng.summary.verdicts.case import count_operator_ranges
-from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps
 from nsys2prv_ng.summary.waits.numbers import WaitNumbers
 from nsys2prv_ng.summary.waits.words import describe_missing_payload
 from nsys2prv_ng.summary.what_if import describe_replayed
@@ -38,7 +38,7 @@ def describe_start_up(summary: JobSummary) -> str:
 
 
 def list_doubts(summary: JobSummary, slow: SlowSteps | None) -> list[Statement]:
-    """Return what makes the numbers of a summary less certain, with the keys of the evidence. `slow`: its slow steps."""
+    """Return what makes the numbers of a summary less certain, by the keys of the evidence. `slow`: its slow steps."""
     waits = [] if summary.waits is None else describe_limits(summary.waits)
     payload = describe_missing_payload(summary.waits, summary.reports)
     doubts = [

@@ -6,9 +6,9 @@ from collections import Counter
 from statistics import median
 from typing import NamedTuple
 
+from nsys2prv_ng.summary.answer.case import HALF, LEAST, Case, find_rank, is_worth, list_inherited
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.verdict import Straggler, StragglerReason
-from nsys2prv_ng.summary.verdicts.case import HALF, LEAST, Case, find_rank, is_worth, list_inherited
 from nsys2prv_ng.summary.waits.numbers import Excess, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.waits.words import DEPENDENCY, DEVICE, NOT_SELECTED, ON_HOST
 from nsys2prv_ng.text.formatting import format_percent, format_time

@@ -5,6 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nsys2prv_ng.replay.numbers import Scenario
+from nsys2prv_ng.summary.answer.bottlenecks import COPIES, TRANSFER, Bottleneck
+from nsys2prv_ng.summary.answer.case import Case, count_operator_ranges
+from nsys2prv_ng.summary.answer.gains import describe_gains, list_gains
+from nsys2prv_ng.summary.answer.judge import choose_variant, classify
+from nsys2prv_ng.summary.answer.slow_steps import (
+    describe_reason,
+    describe_slow,
+    describe_usual,
+    locate_slowest,
+    name_step,
+)
+from nsys2prv_ng.summary.answer.stragglers import describe_stragglers, find_stragglers, is_minor
+from nsys2prv_ng.summary.answer.trust import describe_start_up, list_doubts
 from nsys2prv_ng.summary.efficiency.numbers import StepNumbers
 from nsys2prv_ng.summary.efficiency.windows import are_steps, choose_window
 from nsys2prv_ng.summary.job import JobSummary
@@ -14,14 +27,6 @@ from nsys2prv_ng.summary.memory.words import describe_leaks
 from nsys2prv_ng.summary.mfu import describe_mfu
 from nsys2prv_ng.summary.pipeline.words import describe_pipeline
 from nsys2prv_ng.summary.verdict import Gain, Statement, Verdict
-from nsys2prv_ng.summary.verdicts.bottlenecks import COPIES, TRANSFER, Bottleneck
-from nsys2prv_ng.summary.verdicts.case import Case, count_operator_ranges
-from nsys2prv_ng.summary.verdicts.gains import describe_gains, list_gains
-from nsys2prv_ng.summary.verdicts.judge import choose_variant, classify
-from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
-from nsys2prv_ng.summary.verdicts.slow_steps import describe_slow, describe_usual, locate_slowest, name_step
-from nsys2prv_ng.summary.verdicts.stragglers import describe_stragglers, find_stragglers, is_minor
-from nsys2prv_ng.summary.verdicts.trust import describe_start_up, list_doubts
 from nsys2prv_ng.text.formatting import count_nouns, format_percent, format_span, format_time, format_window
 from nsys2prv_ng.text.names import clean_name, quote_name
 

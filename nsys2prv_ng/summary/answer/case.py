@@ -10,10 +10,10 @@ from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.numbers import Scenario
+from nsys2prv_ng.summary.answer.slow_steps import SlowSteps, find_slow_steps
 from nsys2prv_ng.summary.efficiency.numbers import Losses
 from nsys2prv_ng.summary.efficiency.windows import NamedWindow, are_steps, choose_window, list_parts
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, find_slow_steps
 from nsys2prv_ng.summary.waits.numbers import MpiWaits, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.waits.words import NOT_SELECTED
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from nsys2prv_ng.reading.accounts import SkippedReport
+from nsys2prv_ng.summary.answer.answer import answer
+from nsys2prv_ng.summary.answer.case import count_operator_ranges
+from nsys2prv_ng.summary.answer.slow_steps import find_slow_steps
+from nsys2prv_ng.summary.answer.trust import describe_limits, describe_start_up, list_doubts
 from nsys2prv_ng.summary.job import JobSummary, StartUp
 from nsys2prv_ng.summary.kernels.numbers import KernelNumbers, MfuNumbers
 from nsys2prv_ng.summary.mfu import describe_mfu
 from nsys2prv_ng.summary.ranges.numbers import RangeOfTask, RepeatedRange
-from nsys2prv_ng.summary.verdicts.answer import answer
-from nsys2prv_ng.summary.verdicts.case import count_operator_ranges
-from nsys2prv_ng.summary.verdicts.slow_steps import find_slow_steps
-from nsys2prv_ng.summary.verdicts.trust import describe_limits, describe_start_up, list_doubts
 from tests.summary.made_summary import MS, STEPS, make_losses, make_summary
 from tests.summary.made_waits import NO_MPI, NO_RANK, NO_WAITS, rank_of, waits_of
 from tests.summary.test_tables import make_gpu
