@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, RangeTimes
+from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency
 from nsys2prv_ng.analysis.efficiency.step_turns import find_turns
 from nsys2prv_ng.analysis.efficiency.times import CLASSES, NOT_SPLIT, WHOLE_GRAPH, DeviceTimes, HostTimes, WindowTimes
 from nsys2prv_ng.arrays.groups import find_medians
@@ -52,14 +52,12 @@ def sum_efficiency(job: Job, efficiency: Efficiency, saved: Savings = _NOT_PLAYE
             numbers.StepEfficiency(**_rate(times), number=number, host_ns=host_ns)
             for times, (number, host_ns) in zip(efficiency.by_step, by_step, strict=False)
         ],
-        ranges=[_rate_range(times) for times in efficiency.ranges[:_MOST_RANGES]],
-    )
-
-
-def _rate_range(row: RangeTimes) -> numbers.RangeEfficiency:
-    fields = _rate(row.times)
-    return numbers.RangeEfficiency(
-        **fields, domain=row.domain, name=row.name, occurrences=row.occurrences, tasks=row.tasks
+        ranges=[
+            numbers.RangeEfficiency(
+                **_rate(row.times), domain=row.domain, name=row.name, occurrences=row.occurrences, tasks=row.tasks
+            )
+            for row in efficiency.ranges[:_MOST_RANGES]
+        ],
     )
 
 
