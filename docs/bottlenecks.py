@@ -6,7 +6,7 @@ import sys
 
 from page_file import DOCS, write_or_check
 
-from nsys2prv_ng.summary.verdicts.bottlenecks import BOTTLENECKS
+from nsys2prv_ng.summary.answer.bottlenecks import BOTTLENECKS
 
 PAGE = DOCS / "reference/bottlenecks.md"
 _BEGIN = "<!-- bottlenecks -->\n"

@@ -18,17 +18,9 @@ from nsys2prv_ng.comparison.result import Comparison
 from nsys2prv_ng.comparison.scaling import make_scaling
 from nsys2prv_ng.comparison.sides import describe_captures, find_table_capture, has_steps, list_step_times
 from nsys2prv_ng.comparison.tables import covers_its_steps, make_tables
+from nsys2prv_ng.summary.difference import statistics
 from nsys2prv_ng.summary.difference.budget import Windows, find_cause, list_captures, list_windows, make_budget
 from nsys2prv_ng.summary.difference.changes import find_changes
-from nsys2prv_ng.summary.difference.statistics import (
-    FEWEST,
-    LARGE,
-    LEVEL,
-    NOISE,
-    bound_median,
-    compare_ranks,
-    find_median,
-)
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.ranges.numbers import RepeatedRange
 from nsys2prv_ng.text.formatting import format_time, shorten_range_name
@@ -94,7 +86,7 @@ def _measure(side: Side) -> SideNumbers:
     steps = list_step_times(summary)
     known = [capture.step_median_ns for capture in captures if capture.step_median_ns is not None]
     samples = known if side.captures else steps
-    low, high = bound_median(samples) or (None, None)
+    low, high = statistics.bound_median(samples) or (None, None)
     windows = summary.windows_ns or [(0, summary.duration_ns)]
     return SideNumbers(
         label=side.label,
@@ -103,7 +95,7 @@ def _measure(side: Side) -> SideNumbers:
         gpus=len(summary.gpus),
         step_name=None if summary.steps is None else summary.steps.name,
         step_ns=steps,
-        step_median_ns=find_median(samples) if samples else None,
+        step_median_ns=statistics.find_median(samples) if samples else None,
         step_median_low_ns=low,
         step_median_high_ns=high,
         window_ns=sum(until - begin for begin, until in windows),
@@ -115,15 +107,15 @@ def _measure(side: Side) -> SideNumbers:
 
 def _decide(a: Windows, b: Windows, samples: Samples, *, by_step: bool) -> Verdict:
     """Return the verdict on the medians of both sides."""
-    before, after = find_median(a.ns), find_median(b.ns)
+    before, after = statistics.find_median(a.ns), statistics.find_median(b.ns)
     change = (after - before) / before if before else None
     p = None
     kind: Kind = "inconclusive"
-    if by_step and min(len(a.ns), len(b.ns)) >= FEWEST:
-        p = compare_ranks(a.ns, b.ns)
-        if p >= LEVEL or change is None or before == after:
-            kind = "no difference" if change is None or abs(change) < LARGE else "inconclusive"
-        elif abs(change) < NOISE:
+    if by_step and min(len(a.ns), len(b.ns)) >= statistics.FEWEST:
+        p = statistics.compare_ranks(a.ns, b.ns)
+        if p >= statistics.LEVEL or change is None or before == after:
+            kind = "no difference" if change is None or abs(change) < statistics.LARGE else "inconclusive"
+        elif abs(change) < statistics.NOISE:
             kind = "below noise"
         else:
             kind = "slower" if change > 0 else "faster"
@@ -167,8 +159,6 @@ def _describe_evidence(a: Side, b: Side, verdict: Verdict) -> list[str]:
     return ["one capture per run is weak evidence: compare several (A1... + A2... -- B1... + B2...)"]
 
 
-_MOST = 0.5
-"""Least share of the time of all ranges at a depth."""
 _Key = tuple[str, str]
 """Domain and name of a range."""
 
@@ -192,8 +182,7 @@ def find_units(a: JobSummary, b: JobSummary, verdict: Verdict) -> WorkUnits | No
     whole = [
         keys
         for (ratio, *depths), keys in groups.items()
-        if ratio != 1
-        and all(_measure_share(side, keys, depth) >= _MOST for side, depth in zip((before, after), depths, strict=True))
+        if ratio != 1 and all(_are_most(side, keys, depth) for side, depth in zip((before, after), depths, strict=True))
     ]
     if not whole or not verdict.a_ns:
         return None
@@ -219,7 +208,7 @@ def _count_per_step(each: RepeatedRange) -> int:
     return counts.pop() if len(counts) == 1 else 0
 
 
-def _measure_share(ranges: Mapping[_Key, _Unit], keys: list[_Key], depth: int) -> float:
-    """Return the share of some ranges in the time of all ranges at their depth."""
+def _are_most(ranges: Mapping[_Key, _Unit], keys: list[_Key], depth: int) -> bool:
+    """Return whether some ranges have at least half of the time of all ranges at their depth."""
     whole = sum(each.ns for each in ranges.values() if each.depth == depth)
-    return sum(ranges[key].ns for key in keys) / whole if whole else 0.0
+    return whole > 0 and 2 * sum(ranges[key].ns for key in keys) >= whole

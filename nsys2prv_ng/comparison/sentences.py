@@ -30,8 +30,6 @@ FASTER, SLOWER, SAME, UNKNOWN = "FASTER", "SLOWER", "NO DIFFERENCE", "INCONCLUSI
 RUN = "RUN"
 _VERDICTS = {"faster": FASTER, "slower": SLOWER, "no difference": SAME, "below noise": SAME, "inconclusive": UNKNOWN}
 _MOST_PARTS, _MOST_RUNS = 3, 4
-_MOST = 0.5
-"""Least share of the difference at which some rows are most of it."""
 _NAME, _LABEL = 60, 40
 """Most characters of the name of what changed, and of a run."""
 
@@ -193,7 +191,7 @@ def state_parts(pair: Pair, quote: Quote) -> str:
         return ""
     listed = abs(sum(row.difference_ns for row in rows[:_MOST_PARTS]))
     text = _join_parts(rows, pair, quote)
-    text = text if listed >= _MOST * abs(pair.difference_ns) else f"largest of many: {text}"
+    text = text if 2 * listed >= abs(pair.difference_ns) else f"largest of many: {text}"
     against = _join_parts([row for row in parts if row.differs and row not in rows], pair, quote)
     return f"{text}, offset by {against}" if against else text
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from nsys2prv_ng.html.blocks import Line, Section
 from nsys2prv_ng.html.page import render_page
 from nsys2prv_ng.html.summary_sections import contents, links, over_time, waits
+from nsys2prv_ng.summary.answer.answer import answer
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.pictures.numbers import Pictures
-from nsys2prv_ng.summary.verdicts.answer import answer
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_time, join_first
 
 _SECTIONS = {

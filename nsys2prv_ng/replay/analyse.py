@@ -1,20 +1,24 @@
-"""Makes a what-if analysis of a job: the changes that the user named, or those that are likely to save most."""
+"""Makes a what-if analysis of a job: what changes save that the user named, or that are likely to, and slack."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from nsys2prv_ng.analysis.path.critical_path import count_lane_events
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.paraver.value_tables import HANDS_OVER
 from nsys2prv_ng.replay import changes as what
-from nsys2prv_ng.replay.candidates import Totals, choose_largest, list_candidates
 from nsys2prv_ng.replay.changes import Change
+from nsys2prv_ng.replay.columns import CALL, CODE, COPY, FAR, KERNEL, NEAR, NONE, mark_at, mark_kinds
 from nsys2prv_ng.replay.excerpt import choose_excerpt, is_too_large
-from nsys2prv_ng.replay.model import load_model
-from nsys2prv_ng.replay.numbers import Limit, Scenario, WhatIfNumbers
-from nsys2prv_ng.replay.slack import measure_slack
+from nsys2prv_ng.replay.model import Model, load_model
+from nsys2prv_ng.replay.numbers import Limit, Scenario, Slack, WhatIfNumbers
+from nsys2prv_ng.replay.outcome import Outcome
 from nsys2prv_ng.replay.what_if import Experiment
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
@@ -25,6 +29,28 @@ _AT_ONCE = 2
 """Most scenarios that are played at once; each needs memory for the times and weights of the whole graph."""
 _MOST_SLACK = 6
 """Most ranges, and most classes of kernels, whose slack is measured."""
+_MOST = {what.RANGE: 8, what.CALL: 5, what.CLASS: 5}
+"""Most changes of ranges, calls and classes of kernels: those with most time."""
+_MOST_MEASURED = 24
+"""Most names of ranges of which the time is measured: those that are open longest."""
+_LEAST_SHARE = 0.005
+"""Least part of the steps of all ranks that must be spent in something for its change to be tried."""
+_FASTER = 0.5
+"""Factor of kernels, and of ranges that launch them, which cannot vanish: they get twice as fast."""
+_REPEATS = 3
+"""Least number of calls of a thread that are not its start-up, in a job without steps."""
+_STARTS = ("MPI_Init", "MPI_Finalize", "cuInit", "cuModuleLoad", "cuLibraryLoad", "cuLibraryGet", "ncclCommInit")
+"""Beginnings of the names of calls that start or end a program, however often they are made."""
+_LEAST_ON_DEVICE = 0.05
+"""Least part of the time of a range in what it launched that makes it one that launches."""
+_HOST_PER_LAUNCH_NS = 100_000
+"""Host time for each operation launched in a range below which the range does little but launch."""
+_TOLERANCE = 0.001
+"""A step grows if it does so by more than this part of it."""
+_LONGEST = 4.0
+"""The most by which something is made longer, in steps: beyond, no limit is known."""
+_ROUNDS = 10
+"""Bisections: the slack is found to a thousandth of the longest."""
 
 
 def load_experiment(job: Job, waits: Waits, lanes: Lanes | None = None) -> Experiment | None:
@@ -115,3 +141,140 @@ def _choose_targets(totals: Totals, sums: dict[str, dict[str, int]]) -> list[tup
         for kind, times in sums.items()
         for name, ns in choose_largest(times, _MOST_SLACK, totals.least_ns)
     ]
+
+
+# ---- candidates ------------------------------------------------------------------------------------------------------
+
+
+class Totals:
+    """Time within the steps that count, by NVTX range, call and class of kernels (ns, added up over ranks).
+
+    On hosts, main threads and those that launch count.
+    """
+
+    def __init__(self, model: Model, observed: Outcome) -> None:
+        self._model = model
+        self.observed = observed
+        graph = model.graph
+        ends = graph.time[graph.to]
+        self._inside = (ends > observed.begin) & (ends <= observed.end)
+        self._runs = self._inside & mark_kinds(graph.kind, (KERNEL, COPY)) & (model.edge_operation >= 0)
+        works = mark_at(model.lanes.threads.launches | model.lanes.is_main, model.edge_thread)
+        self._on_host = self._inside & mark_kinds(graph.kind, (CODE, CALL)) & works
+        self.launching: set[str] = set()
+        self.least_ns = _LEAST_SHARE * (observed.end - observed.begin) * max(observed.tasks.size, 1)
+
+    def measure_ranges(self) -> dict[str, int]:
+        """Return the host time and the time of the operations launched in each range, except in that of the steps.
+
+        Keep which ones launch operations in `launching`.
+        """
+        model = self._model
+        lengths = model.ranges.sum_lengths()
+        steps = model.job.steps
+        skipped = "" if steps is None else steps.name
+        order = np.argsort(-lengths, kind="stable").tolist()
+        chosen = [n for n in order if model.ranges.names[n] != skipped][:_MOST_MEASURED]
+        weight = model.graph.weight
+        runs = np.bincount(model.edge_operation[self._runs], weight[self._runs], model.numbers.operations)
+        found = {}
+        for n in chosen:
+            edges, share, operations = model.in_ranges.find([n])
+            host = float((share * weight[edges])[self._on_host[edges]].sum())
+            device = round(runs[operations].sum())
+            found[model.ranges.names[n]] = round(host) + device
+            does_little_else = host < _HOST_PER_LAUNCH_NS * np.count_nonzero(runs[operations])
+            if device > _LEAST_ON_DEVICE * (host + device) or does_little_else:
+                self.launching.add(model.ranges.names[n])
+        return found
+
+    def measure_calls(self) -> dict[str, int]:
+        """Return the time of calls by name, without what they waited for, and without calls that wait for threads."""
+        lanes = self._model.lanes
+        chosen = self._on_host & (self._model.graph.kind == CALL)
+        sums = self._add_up(chosen, np.append(lanes.call_name, NONE)[self._model.edge_call], lanes.names)
+        skipped = HANDS_OVER if self._model.job.steps is not None else {*HANDS_OVER, *self._list_starting()}
+        return {name: ns for name, ns in sums.items() if name not in skipped}
+
+    def _list_starting(self) -> list[str]:
+        """Return the names of calls that start or end a program: no thread makes them repeatedly, or they load code."""
+        lanes = self._model.lanes
+        index, count = np.unique(np.stack([lanes.call_name, lanes.calls.thread]), axis=1, return_counts=True)
+        most = np.zeros(len(lanes.names), np.int64)
+        np.maximum.at(most, index[0], count)
+        return [
+            name for name, n in zip(lanes.names, most.tolist(), strict=True) if n < _REPEATS or name.startswith(_STARTS)
+        ]
+
+    def measure_classes(self) -> dict[str, int]:
+        """Return the time of kernels by class."""
+        index, names = self._model.kernel_class
+        key = np.append(index, NONE)[self._model.edge_operation]
+        return self._add_up(self._runs & (key >= 0), key, names)
+
+    def measure_kinds(self, *kinds: int) -> int:
+        """Return the time of edges of some kinds."""
+        return int(self._model.graph.weight[self._inside & mark_kinds(self._model.graph.kind, kinds)].sum())
+
+    def _add_up(self, chosen: BoolArray, key: IntArray, names: list[str]) -> dict[str, int]:
+        sums = np.bincount(key[chosen], weights=self._model.graph.weight[chosen], minlength=len(names))
+        return {names[n]: round(sums[n]) for n in np.flatnonzero(sums).tolist()}
+
+
+def choose_largest(sums: dict[str, int], most: int, least: float) -> list[tuple[str, int]]:
+    """Return the names with most time, in descending order."""
+    largest = sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:most]
+    return [(name, ns) for name, ns in largest if ns > least]
+
+
+def list_candidates(
+    totals: Totals, ranges: dict[str, int], classes: dict[str, int], slowest: int | None
+) -> list[Change]:
+    """Return the changes to try. `ranges`, `classes`: their times (ns); `slowest`: the rank that sets the pace."""
+    named = {what.RANGE: ranges, what.CALL: totals.measure_calls(), what.CLASS: classes}
+    changes = [
+        Change(target, name, _FASTER if target == what.CLASS or name in totals.launching else 0.0)
+        for target, sums in named.items()
+        for name, _ in choose_largest(sums, _MOST[target], totals.least_ns)
+    ]
+    near, far = totals.measure_kinds(NEAR), totals.measure_kinds(FAR)
+    if near + far:
+        changes.append(Change(what.NETWORK))
+    if near and far:
+        changes.append(Change(what.NETWORK, what.BETWEEN))
+    if totals.measure_kinds(CODE, CALL):
+        changes.append(Change(what.HOST))
+    if totals.measure_kinds(COPY):
+        changes.append(Change(what.COPIES))
+    if near + far:
+        changes.append(Change(what.WAITS))
+        if slowest is not None:
+            changes.append(Change(what.RANK, ranks=(slowest,)))
+    return changes
+
+
+# ---- slack -----------------------------------------------------------------------------------------------------------
+
+
+def measure_slack(experiment: Experiment, target: str, name: str, own_ns: int) -> Slack:
+    """Return the slack of a target that takes `own_ns` (a step, on average over ranks).
+
+    The mean step never shrinks if something grows (graph.py), so that bisection finds the limit.
+    """
+    observed = experiment.observed.mean_ns
+    label = f"{target} {name!r}"
+
+    def grows(longer_ns: float) -> bool:
+        change = Change(target, name, 1 + longer_ns / own_ns)
+        return experiment.play([change])[0].mean_ns > observed * (1 + _TOLERANCE)
+
+    low, high = 0.0, _LONGEST * observed
+    if not own_ns or not grows(high):
+        return Slack(target=label, own_ns=own_ns, slack_ns=None)
+    for _ in range(_ROUNDS):
+        middle = (low + high) / 2
+        if grows(middle):
+            high = middle
+        else:
+            low = middle
+    return Slack(target=label, own_ns=own_ns, slack_ns=round(low))

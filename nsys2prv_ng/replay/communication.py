@@ -16,6 +16,7 @@ from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.waits.clocks import Parts, get_uncertainty, mark_mpi, place_parts
 from nsys2prv_ng.analysis.waits.rules import mark_waiting_sends
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.open_job import Job
@@ -51,7 +52,7 @@ class Items(NamedTuple):
 
 def make_items(lanes: Lanes, numbers: Numbers) -> Items:
     """Return the operations and calls of lanes by row and start."""
-    thread_row = np.append(lanes.thread_row, NONE)[lanes.calls.thread]
+    thread_row = pick(lanes.thread_row, lanes.calls.thread, NONE)
     return Items(
         numbers,
         operations=(lanes.operation_row, lanes.operations.begin),

@@ -30,6 +30,7 @@ from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.path.streams import ASKS, ASKS_STREAM, LAUNCHES, RECORDS, WAITS
 from nsys2prv_ng.analysis.path.walk import find_cause
 from nsys2prv_ng.analysis.waits.late_origins import PROMPT_NS
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import IntArray, IntTable
 from nsys2prv_ng.intervals.step_functions import find_latest
@@ -59,7 +60,7 @@ def find_launching(operations: PathOperations, calls: PathCalls) -> IntArray:
     """Return the outermost call that launched each operation; NONE if it is not known."""
     call = find_latest(calls.thread, calls.begin, operations.thread, operations.launched)
     inside = (operations.thread >= 0) & (call >= 0)
-    inside &= operations.launched <= np.append(calls.end, NEVER)[call]
+    inside &= operations.launched <= pick(calls.end, call, NEVER)
     return np.where(inside, call, NONE)
 
 
@@ -174,8 +175,8 @@ def _follow_streams(
     """Follow what streams were given, in the order of the host's calls."""
     every = np.arange(numbers.operations)
     # What was launched before the capture was given before everything else; it counts when it ran.
-    given = np.where(operations.launched > NEVER, operations.launched, operations.begin)
-    asked = (events.call >= 0) & (np.append(calls.sync, NO_SYNC)[events.call] != NO_SYNC)
+    sent = np.where(operations.launched > NEVER, operations.launched, operations.begin)
+    asked = (events.call >= 0) & (pick(calls.sync, events.call, NO_SYNC) != NO_SYNC)
     kept = np.flatnonzero(asked | np.isin(events.kind, (RECORDS, WAITS)))
     by_event = np.zeros(numbers.calls, np.bool_)
     by_event[events.call[asked]] = True
@@ -187,7 +188,7 @@ def _follow_streams(
     kind = np.concatenate(
         [np.full(every.size, LAUNCHES), events.kind[kept], *(np.full(which.size, kind) for which, kind in waits)]
     )
-    time = np.concatenate([given, events.time[kept], *(calls.since[which] for which, _ in waits)])
+    time = np.concatenate([sent, events.time[kept], *(calls.since[which] for which, _ in waits)])
     targets = [calls.target[which] for which, _ in waits]
     targets[2] = threads.process[calls.thread[waits[2][0]]]
     where = np.concatenate([operations.stream, events.stream[kept], *targets])
@@ -201,24 +202,45 @@ def _follow_streams(
     processes = _Groups(by_process, _limit(stream_process[by_process]))
     # Each step makes at most one edge and one marker, or an edge from each stream of a device or process.
     more = devices.count(targets[1]) + processes.count(targets[2])
-    edges = np.empty((3, kind.size + more), np.int64)
-    markers = np.empty((3, kind.size), np.int64)
-    count, made = _follow(
-        kind[order],
-        where[order],
-        index[order],
-        event[order],
-        call[order],
-        operations.end,
-        devices,
-        processes,
-        numbers,
-        np.full(int(where.max(initial=NONE)) + 1, NONE),
-        np.full(int(event.max(initial=NONE)) + 1, NONE),
-        edges,
-        markers,
+    given = _Given(*(column[order] for column in (kind, where, index, event, call)))
+    room = _Room(
+        tail=np.full(int(where.max(initial=NONE)) + 1, NONE),
+        recorded=np.full(int(event.max(initial=NONE)) + 1, NONE),
+        edges=np.empty((3, kind.size + more), np.int64),
+        markers=np.empty((3, kind.size), np.int64),
+        op_end=operations.end,
     )
-    return Followed(*edges[:, :count], *markers[:, :made])
+    count, made = _follow(given, devices, processes, numbers, room)
+    return Followed(*room.edges[:, :count], *room.markers[:, :made])
+
+
+class _Given(NamedTuple):
+    """n steps in the order of calls: what a stream was given, or what a call asks a stream, device or process for.
+
+    `kind`: as in path/streams.py, and _ASKS_DEVICE and _ASKS_PROCESS; `where`: the stream, device or process;
+    `operation`: its number; `event`: the CUDA event; `call`: the call that waits. What a kind lacks has no meaning.
+    """
+
+    kind: IntArray
+    where: IntArray
+    operation: IntArray
+    event: IntArray
+    call: IntArray
+
+
+class _Room(NamedTuple):
+    """What `_follow` fills.
+
+    `tail`: the node after which everything in a stream has ended; `recorded`: that node when an event was recorded; all
+    are NONE at first. `edges` has since, to and kind as rows; `markers` the two nodes that each joins, and its time.
+    """
+
+    tail: IntArray
+    recorded: IntArray
+    edges: IntTable
+    markers: IntTable
+    op_end: IntArray
+    """When each operation ended (ns); given."""
 
 
 class _Groups(NamedTuple):
@@ -246,36 +268,20 @@ def _map_streams(operations: PathOperations) -> tuple[IntArray, IntArray]:
 
 
 @compiled
-def _follow(
-    kind: IntArray,
-    where: IntArray,
-    index: IntArray,
-    event: IntArray,
-    call: IntArray,
-    op_end: IntArray,
-    devices: _Groups,
-    processes: _Groups,
-    numbers: Numbers,
-    tail: IntArray,
-    recorded: IntArray,
-    edges: IntTable,
-    markers: IntTable,
-) -> tuple[int, int]:
-    """Replay n steps in the order of calls: return how many edges and markers there are.
-
-    `tail`: the node after which everything in a stream has ended; `recorded`: that node when an event was recorded; all
-    are NONE at first. `edges` has since, to and kind as rows; `markers` the two nodes that each joins, and its time.
-    """
+def _follow(given: _Given, devices: _Groups, processes: _Groups, numbers: Numbers, room: _Room) -> tuple[int, int]:
+    """Replay n steps in the order of calls: fill the room, and return how many edges and markers there are."""
+    kind, where, operation, event, call = given
+    tail, recorded, edges, _, op_end = room
     count, made = 0, 0
     operation_end, call_end, others = numbers[0], 2 * numbers[0] + numbers[1], 2 * (numbers[0] + numbers[1])
     for i in range(kind.size):
-        s, n = where[i], index[i]
+        s, n = where[i], operation[i]
         if kind[i] == LAUNCHES:
             before = tail[s]
             count = _add_edge(edges, count, before, n, GAP)
             tail[s] = operation_end + n
-            if before >= 0 and _get_time(before, op_end, markers, operation_end, others) > op_end[n]:
-                made = _add_marker(markers, made, before, tail[s], op_end, operation_end, others)
+            if before >= 0 and _get_time(before, room, operation_end, others) > op_end[n]:
+                made = _add_marker(room, made, before, tail[s], operation_end, others)
                 tail[s] = others + made - 1
         elif kind[i] == RECORDS:
             recorded[event[i]] = tail[s]
@@ -283,7 +289,7 @@ def _follow(
             other = recorded[event[i]]
             if other >= 0 and other != tail[s]:
                 if tail[s] >= 0:
-                    made = _add_marker(markers, made, tail[s], other, op_end, operation_end, others)
+                    made = _add_marker(room, made, tail[s], other, operation_end, others)
                     other = others + made - 1
                 tail[s] = other
         elif kind[i] == ASKS:
@@ -303,27 +309,19 @@ def _add_edge(edges: IntTable, count: int, since: int, to: int, kind: int) -> in
     """Add an edge, unless it comes from NONE, and return how many there are."""
     if since < 0:
         return count
-    edges[0, count] = since
-    edges[1, count] = to
-    edges[2, count] = kind
+    edges[0, count], edges[1, count], edges[2, count] = since, to, kind
     return count + 1
 
 
 @compiled
-def _add_marker(
-    markers: IntTable, made: int, one: int, other: int, op_end: IntArray, operation_end: int, others: int
-) -> int:
+def _add_marker(room: _Room, made: int, one: int, other: int, operation_end: int, others: int) -> int:
     """Add a marker, which is reached when the later of two nodes was, and return how many there are."""
-    markers[0, made] = one
-    markers[1, made] = other
-    markers[2, made] = max(
-        _get_time(one, op_end, markers, operation_end, others),
-        _get_time(other, op_end, markers, operation_end, others),
-    )
+    latest = max(_get_time(one, room, operation_end, others), _get_time(other, room, operation_end, others))
+    room.markers[0, made], room.markers[1, made], room.markers[2, made] = one, other, latest
     return made + 1
 
 
 @compiled
-def _get_time(node: int, op_end: IntArray, markers: IntTable, operation_end: int, others: int) -> int:
+def _get_time(node: int, room: _Room, operation_end: int, others: int) -> int:
     """Return when a tail was reached: the end of an operation, or the time of a marker (ns)."""
-    return markers[2, node - others] if node >= others else op_end[node - operation_end]
+    return room.markers[2, node - others] if node >= others else room.op_end[node - operation_end]

@@ -23,10 +23,8 @@ from nsys2prv_ng.replay.columns import ALWAYS, NONE, Numbers, join_edges, make_e
 from nsys2prv_ng.replay.communication import list_communication, make_items, merge_own
 from nsys2prv_ng.replay.devices import find_launching, list_device_edges
 from nsys2prv_ng.replay.graph import Graph, build_graph
-from nsys2prv_ng.replay.host_ranges import HostRanges
-from nsys2prv_ng.replay.in_ranges import RangeFinder, group_by_thread
-from nsys2prv_ng.replay.marks import Marks, list_marks
-from nsys2prv_ng.replay.threads import limit_returns, list_thread_edges
+from nsys2prv_ng.replay.ranges import HostRanges, RangeFinder, group_by_thread
+from nsys2prv_ng.replay.threads import Marks, limit_returns, list_marks, list_thread_edges
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
 
 

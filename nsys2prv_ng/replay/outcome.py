@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.job.counted import list_counted
@@ -59,7 +60,7 @@ class StepClock:
         sent = np.where(is_known, operations.launched, operations.begin)
         span = steps.host.find(model.operation_rank, sent)
         inside = (span >= 0) & (is_known | (not steps.has_ranges))
-        inside &= sent >= np.append(steps.host_begin, 0)[span]
+        inside &= sent >= pick(steps.host_begin, span, 0)
         self._operation = np.flatnonzero(inside)
         self._span = span[self._operation]
         self._has_work = np.zeros(steps.task.size, np.bool_)

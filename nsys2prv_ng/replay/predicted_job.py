@@ -8,9 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.analysis.gpus.activity import load_activity
+from nsys2prv_ng.analysis.gpus.waiting import map_rows_to_gpus
 from nsys2prv_ng.analysis.waits.clocks import place_parts
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.applying import ClockMap
+from nsys2prv_ng.intervals.device_sweep import IN_FLIGHT, MEMORY, sweep_devices
+from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.placement import measure_limits
 from nsys2prv_ng.operations.matching import Operations
@@ -20,11 +25,12 @@ from nsys2prv_ng.reading.spill import load_on_clock, load_states, spill_states
 from nsys2prv_ng.records.clip import retime_rows
 from nsys2prv_ng.records.runs import store_records
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.replay.columns import NONE
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.replay.outcome import StepClock
-from nsys2prv_ng.replay.predicted_activity import predict_activity
 from nsys2prv_ng.replay.row_clock import RowClock, make_row_clock
 from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.sources.cuda.device_activity import make_change_records
 from nsys2prv_ng.sources.shared.source import JoinResult, Result, StateIntervals
 from nsys2prv_ng.steps.steps import Steps
 
@@ -137,3 +143,40 @@ def _move_steps(model: Model, steps: Steps, time: IntArray, clock: RowClock) -> 
     found = StepClock(model).find_steps(marked)
     start, stop, begin, end = found
     return steps._replace(start=start, stop=stop, begin=begin, end=end, host_begin=host_begin, host_end=host_end)
+
+
+def predict_activity(observed: Result, model: Model, time: IntArray, clock: RowClock) -> Result:
+    """Return an event at each change on each GPU. `time`: when each node happens in a replay (ns).
+
+    `observed`: the activity that reports show, which also shows the stretches of time in which a GPU was captured.
+    """
+    job, lanes, numbers = model.job, model.lanes, model.numbers
+    gpu = pick(map_rows_to_gpus(job), lanes.operation_row, -1)
+    begin, end = time[: numbers.operations], time[numbers.operation_end : numbers.call_begin]
+    flight = np.minimum(_find_launches(model, clock, begin), begin)
+    predicted = Result()
+    for run in observed.runs:
+        row, at, activity = load_activity(job, run)
+        ends = np.flatnonzero(activity == 0)
+        ends = ends[np.lexsort((at[ends], row[ends]))]
+        here = np.flatnonzero(np.isin(gpu, row))
+        # As in the reports, each captured stretch is a device of its own: time without a capture is not idle.
+        stretch = find_latest(row[ends], at[ends], gpu[here], model.graph.time[here] - 1) + 1
+        device, kind = gpu[here] * (ends.size + 1) + stretch, lanes.operation_kind[here]
+        flies = np.flatnonzero(kind != MEMORY)
+        operations = device, begin[here], end[here], kind
+        flights = device[flies], flight[here][flies], end[here][flies], np.full(flies.size, IN_FLIGHT)
+        changes = sweep_devices(*map(np.concatenate, zip(operations, flights, strict=True)))
+        records = make_change_records(changes, changes.device // (ends.size + 1))
+        predicted.read += changes.device.size
+        predicted.runs += store_records(records, job.store, on_common_clock=True)
+    return predicted
+
+
+def _find_launches(model: Model, clock: RowClock, begin: IntArray) -> IntArray:
+    """Return when each operation is launched (ns); its own start if that is not known."""
+    lanes = model.lanes
+    thread = pick(lanes.operations.thread, lanes.launch, NONE)
+    known = thread >= 0
+    row = pick(lanes.thread_row, thread, -1)
+    return np.where(known, clock(row, np.where(known, lanes.operations.launched, 0)), begin)

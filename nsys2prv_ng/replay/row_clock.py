@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.objects.tree import ObjectTree
@@ -27,6 +28,18 @@ class Instants(NamedTuple):
     new: IntArray
 
 
+class _Known(NamedTuple):
+    """Distinct known times of rows (ns): those of row r are limits[r] .. limits[r + 1] - 1.
+
+    `ends`, `begins`: when what ends and what starts then does so in the prediction.
+    """
+
+    limits: IntArray
+    time: IntArray
+    ends: IntArray
+    begins: IntArray
+
+
 class RowClock:
     """The predicted times of each row. Where several things happen at one observed time, they may part.
 
@@ -41,19 +54,16 @@ class RowClock:
         _make_monotone(row, new)
         starts = find_starts(row, time)
         last = np.append(starts[1:], row.size) - 1 if starts.size else starts
-        self._time, self._ends, self._begins = time[starts], new[starts], new[last]
         self._leader = np.append(leader, -1)
-        rows = np.arange(leader.size)
-        self._first = np.append(np.searchsorted(row[starts], rows), 0)
-        self._last = np.append(np.searchsorted(row[starts], rows, "right"), 0)
+        limits = np.searchsorted(row[starts], np.arange(leader.size + 1))
+        self._known = _Known(limits, time[starts], new[starts], new[last])
 
     def __call__(self, row: IntArray, time: IntArray, *, is_end: BoolArray | bool = False) -> IntArray:
         """Return the predicted times (ns) of n times of rows (ns); row -1 keeps its times."""
         leader = self._leader[row]
         ends = np.broadcast_to(np.asarray(is_end, np.bool_), time.shape)
-        columns = self._time, self._ends, self._begins, self._first, self._last
         mapped = np.empty(time.size, np.int64)
-        _map(leader.astype(np.int64), np.ascontiguousarray(time, np.int64), ends, *columns, mapped)
+        _map(leader.astype(np.int64), np.ascontiguousarray(time, np.int64), ends, self._known, mapped)
         return mapped
 
     def limit(self, instants: Instants) -> Instants:
@@ -62,14 +72,14 @@ class RowClock:
         Those at a known time are left out.
         """
         row, time, new = instants
-        kept = []
+        known, kept = self._known, []
         for one in np.unique(row).tolist():
             which = np.flatnonzero(row == one)
-            low, high = self._first[one], self._last[one]
-            k = low + np.searchsorted(self._time[low:high], time[which])
-            is_known = (k < high) & (np.append(self._time, 0)[k] == time[which])
-            least = np.where(k > low, np.append(self._begins, 0)[k - 1], np.iinfo(np.int64).min)
-            most = np.where(k < high, np.append(self._ends, 0)[k], np.iinfo(np.int64).max)
+            low, high = known.limits[one], known.limits[one + 1]
+            k = low + np.searchsorted(known.time[low:high], time[which])
+            is_known = (k < high) & (pick(known.time, k, 0) == time[which])
+            least = np.where(k > low, pick(known.begins, k - 1, 0), np.iinfo(np.int64).min)
+            most = np.where(k < high, pick(known.ends, k, 0), np.iinfo(np.int64).max)
             new[which] = np.clip(new[which], least, most)
             kept.append(which[~is_known])
         which = np.concatenate([np.zeros(0, np.int64), *kept])
@@ -79,7 +89,7 @@ class RowClock:
 def make_row_clock(model: Model, time: IntArray) -> RowClock:
     """Return the clock of the rows of the whole tree. `time`: when each node happens in a replay (ns)."""
     lanes, numbers, observed, tree = model.lanes, model.numbers, model.graph.time, model.job.whole
-    on_thread = np.append(lanes.thread_row, -1)[lanes.calls.thread]
+    on_thread = pick(lanes.thread_row, lanes.calls.thread, -1)
     row = np.concatenate([np.tile(lanes.operation_row, 2), np.tile(on_thread, 2)])
     known = np.flatnonzero(row >= 0)
     exact = Instants(row[known], observed[: numbers.others][known], time[: numbers.others][known])
@@ -98,7 +108,7 @@ def make_row_clock(model: Model, time: IntArray) -> RowClock:
 def _limit_marks(model: Model, time: IntArray, clock: RowClock) -> Instants:
     """Return the instants of the marks of steps, none of which leaves its place between operations and calls."""
     at = model.marks.first + np.arange(model.marks.time.size)
-    row = np.append(model.lanes.thread_row, -1)[model.marks.thread]
+    row = pick(model.lanes.thread_row, model.marks.thread, -1)
     known = row >= 0
     row, observed, new = row[known], model.marks.time[known], time[at][known]
     return clock.limit(Instants(row, observed, new))
@@ -136,31 +146,24 @@ def _make_monotone(row: IntArray, new: IntArray) -> None:
 
 
 @compiled
-def _map(
-    leader: IntArray,
-    time: IntArray,
-    is_end: BoolArray,
-    known: IntArray,
-    ends: IntArray,
-    begins: IntArray,
-    first: IntArray,
-    last: IntArray,
-    mapped: IntArray,
-) -> None:
+def _map(leader: IntArray, time: IntArray, is_end: BoolArray, known: _Known, mapped: IntArray) -> None:
+    """Set the predicted time of each time of a leader's row (ns)."""
+    limits, times, ends, begins = known
     for i in range(time.size):
         t = time[i]
-        low = first[leader[i]]
-        high = last[leader[i]]
-        if leader[i] < 0 or low == high:
-            mapped[i] = t
+        mapped[i] = t
+        if leader[i] < 0:
             continue
-        k = search(known, low, high, t)
-        if k < high and known[k] == t:
+        low, high = limits[leader[i]], limits[leader[i] + 1]
+        if low == high:
+            continue
+        k = search(times, low, high, t)
+        if k < high and times[k] == t:
             mapped[i] = ends[k] if is_end[i] else begins[k]
         elif k == low:
-            mapped[i] = t + ends[low] - known[low]
+            mapped[i] = t + ends[low] - times[low]
         elif k == high:
-            mapped[i] = t + begins[high - 1] - known[high - 1]
+            mapped[i] = t + begins[high - 1] - times[high - 1]
         else:
-            share = (t - known[k - 1]) / (known[k] - known[k - 1])
+            share = (t - times[k - 1]) / (times[k] - times[k - 1])
             mapped[i] = begins[k - 1] + round(share * (ends[k] - begins[k - 1]))

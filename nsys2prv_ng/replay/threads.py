@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from nsys2prv_ng.analysis.path.columns import (
@@ -22,7 +24,10 @@ from nsys2prv_ng.analysis.path.columns import (
 )
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.path.walk import HANDED_OVER_NS, find_active, find_call
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import BoolArray, IntArray, IntTable
+from nsys2prv_ng.intervals.step_functions import find_latest
+from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.replay.columns import (
     ALWAYS,
     CALL,
@@ -139,3 +144,32 @@ def _find_last(calls: IntTable, threads: IntTable, lists: PathLists, thread: int
         return NONE
     c = find_call(calls, threads, other, now)
     return 2 * c + (0 if waits or calls[END, c] > now else 1)
+
+
+class Marks(NamedTuple):
+    """Nodes from `first` on: the ends of the ranges that mark the steps on each task, then their starts (2n)."""
+
+    first: int
+    time: IntArray
+    thread: IntArray
+    """The thread of each range; NONE if it is not known."""
+
+
+def list_marks(job: Job, lanes: Lanes, numbers: Numbers, first: int) -> tuple[Marks, Edges]:
+    """Return the marks of the steps of a job, and their dependencies on the calls before them."""
+    steps = job.steps
+    if steps is None:
+        none = np.zeros(0, np.int64)
+        return Marks(first, none, none), make_edges(none, none, CODE)
+    time = np.concatenate([steps.host_end, steps.host_begin])
+    # A row has a thread for each capture of its process.
+    order = np.lexsort((lanes.thread_first, lanes.thread_row))
+    at = find_latest(lanes.thread_row[order], lanes.thread_first[order], np.tile(steps.row, 2), time)
+    thread = np.where(at >= 0, pick(order, at, NONE), NONE)
+    calls = lanes.calls
+    call = find_latest(calls.thread, calls.begin, thread, time)
+    has_call = (call >= 0) & (thread >= 0)
+    is_inside = has_call & (pick(calls.end, call, 0) > time)
+    since = np.where(is_inside, numbers.call_begin, numbers.call_end) + call
+    nodes = first + np.arange(time.size)
+    return Marks(first, time, thread), make_edges(np.where(has_call, since, NONE), nodes, CODE)

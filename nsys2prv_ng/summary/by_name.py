@@ -36,7 +36,7 @@ class NameSums(NamedTuple):
 
 
 class ByName(NamedTuple):
-    """Sums over all reports, as in JobSummary; and the calls by `name`, `source` and `task`."""
+    """Sums over all reports, as in JobSummary."""
 
     kernels: list[KernelNumbers]
     memory_operations: list[MemoryOperationNumbers]
@@ -44,7 +44,6 @@ class ByName(NamedTuple):
     mpi: list[MpiNumbers]
     ranges: list[RepeatedRange]
     calls: list[CallNumbers]
-    calls_by_task: Table
 
 
 def sum_names(job: Job, index: int, counted: CountedEvents, waiting: WaitingInRanges, waits: Waits) -> NameSums:
@@ -73,19 +72,23 @@ def sum_names(job: Job, index: int, counted: CountedEvents, waiting: WaitingInRa
     )
 
 
-def collect_names(job: Job, parts: Sequence[NameSums], caused: Mapping[str, int]) -> ByName:
-    """Return the sums over all reports. `caused`: how long (ns) others waited for each task, by its name."""
+def collect_names(job: Job, parts: Sequence[NameSums], caused: Mapping[str, int]) -> tuple[ByName, Table]:
+    """Return the sums over all reports, and the calls by `name`, `source` and `task`.
+
+    `caused`: how long (ns) others waited for each task, by its name.
+    """
     calls = totals.add_up([part.calls for part in parts], ["name", "source", "task"])
+    by_call = totals.add_up([drop_columns(calls, "task")], ["name", "source"])
     nccl, mpi = totals.add_up([part.nccl for part in parts], ["function"]), [part.mpi for part in parts]
-    return ByName(
+    named = ByName(
         kernels=_list_kernels([part.kernels for part in parts], [task.name for task in job.tree.model.tasks]),
         memory_operations=_list_memory_operations([part.memory_operations for part in parts]),
         nccl=[_make_nccl(row) for row in sort_rows_by(nccl, "kernel_ns")],
         mpi=[_make_mpi(row) for row in sort_rows_by(totals.add_up(mpi, ["name"]), "total_ns")],
         ranges=_collect_ranges(job, [part.ranges for part in parts], caused),
-        calls=_list_calls(calls),
-        calls_by_task=calls,
+        calls=[CallNumbers(**row) for row in sort_rows_by(by_call, "total_ns")],
     )
+    return named, calls
 
 
 def sort_rows_by(table: Table, by: str) -> list[dict[str, Any]]:
@@ -114,11 +117,6 @@ def _list_memory_operations(parts: Sequence[Table]) -> list[MemoryOperationNumbe
         kinds.setdefault(row.pop("operation"), []).append(MemoryKindNumbers(**row))
     table = totals.add_up([drop_columns(by_memory, "source", "destination")], ["operation"])
     return [MemoryOperationNumbers(**row, by_memory=kinds[row["operation"]]) for row in sort_rows_by(table, "bytes")]
-
-
-def _list_calls(by_task: Table) -> list[CallNumbers]:
-    table = totals.add_up([drop_columns(by_task, "task")], ["name", "source"])
-    return [CallNumbers(**row) for row in sort_rows_by(table, "total_ns")]
 
 
 def _make_nccl(row: dict[str, Any]) -> NcclNumbers:

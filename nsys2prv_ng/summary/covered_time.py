@@ -67,13 +67,7 @@ def find_intervals(row: IntArray, time: IntArray, which: BoolArray) -> Intervals
 
 @compiled
 def _measure_until(
-    first: IntArray,
-    last: IntArray,
-    time: IntArray,
-    begin: IntArray,
-    end: IntArray,
-    before: IntArray,
-    covered: IntArray,
+    first: IntArray, last: IntArray, time: IntArray, begin: IntArray, end: IntArray, before: IntArray, covered: IntArray
 ) -> None:
     """Set how much (ns) the intervals first .. last - 1 cover until each time; it is 0 at first.
 

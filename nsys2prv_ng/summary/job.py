@@ -23,9 +23,10 @@ from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, StepNumber
 from nsys2prv_ng.summary.efficiency.talp import write_talp
 from nsys2prv_ng.summary.gpus.numbers import GpuMetricNumbers, GpuNumbers
 from nsys2prv_ng.summary.kernels.numbers import FlopNumbers, KernelActivity, KernelNumbers, MfuNumbers, SlowModeNumbers
-from nsys2prv_ng.summary.links.numbers import LinkMetric
+from nsys2prv_ng.summary.links.numbers import LinkMetric, LinkNumbers
 from nsys2prv_ng.summary.memory.numbers import MemoryNumbers, MemoryOperationNumbers
 from nsys2prv_ng.summary.path.numbers import PathNumbers
+from nsys2prv_ng.summary.pipeline.numbers import PipelineNumbers
 from nsys2prv_ng.summary.ranges.numbers import LaunchedInRange, RangeNode, RepeatedRange
 from nsys2prv_ng.summary.steps.numbers import SlowStepNumbers
 from nsys2prv_ng.summary.verdict import Verdict
@@ -159,6 +160,16 @@ class JobSummary:
     """Device memory; None if the reports do not record it, and in summaries of older versions."""
     slow_steps: SlowStepNumbers | None = None
     """None without slow steps, if numbers cover a chosen time, and in summaries of older versions."""
+
+    @property
+    def links(self) -> LinkNumbers | None:
+        """Messages by pair; None without any."""
+        return None if self.waits is None else self.waits.links
+
+    @property
+    def pipeline(self) -> PipelineNumbers | None:
+        """Stages of a pipeline and their bubble; None without a certain one."""
+        return None if self.waits is None else self.waits.pipeline
 
     @property
     def measured_ns(self) -> int:

@@ -17,7 +17,7 @@ from nsys2prv_ng.sources.cuda.kernel_classes import find_number_types
 from nsys2prv_ng.summary.gpus.numbers import GpuNumbers
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.numbers import MfuNumbers
-from nsys2prv_ng.text.formatting import format_percent, join_first
+from nsys2prv_ng.text.formatting import count_noun, format_flops, format_percent, join_first
 from nsys2prv_ng.text.names import quote_name
 
 _MOST_NAMES = 3
@@ -158,9 +158,7 @@ PEAKS: tuple[Peaks, ...] = (
     ),
     Peaks(r"NVIDIA H100 80GB HBM3", "NVIDIA H100 architecture whitepaper, seen November 2026", _HOPPER_SXM),
     Peaks(
-        r"NVIDIA H100 PCIe",
-        "NVIDIA H100 datasheet, seen November 2026, half of sparse",
-        {"FP16": 756.5, "BF16": 756.5},
+        r"NVIDIA H100 PCIe", "NVIDIA H100 datasheet, seen November 2026, half of sparse", {"FP16": 756.5, "BF16": 756.5}
     ),
     Peaks(
         r"NVIDIA H100 NVL",
@@ -189,3 +187,23 @@ PEAKS: tuple[Peaks, ...] = (
 def find_peaks(name: str) -> Peaks | None:
     """Return the peaks of a GPU by its name; None if it is not in the table."""
     return next((peaks for peaks in PEAKS if re.fullmatch(peaks.names, name.strip())), None)
+
+
+def describe_mfu(numbers: MfuNumbers | None, *, is_slowed: bool) -> str:
+    """Return the MFU in words, or why it is not known; "" without FLOPs.
+
+    `is_slowed`: whether NVTX ranges of operators slow the run.
+    """
+    if numbers is None:
+        return ""
+    if numbers.mfu is None or numbers.peak_flops_per_s is None:
+        reason = numbers.refused.replace("(peak_tflops)", "(--peak-tflops)")
+        return f"not known: {reason.replace('(flops_per_step)', '(--flops-per-step)')}"
+    peak = format_flops(numbers.peak_flops_per_s / numbers.gpus)
+    dense = f"dense {numbers.number_type}" if numbers.number_type else "given"
+    text = "" if numbers.is_given else "at least "
+    text += f"{format_percent(numbers.mfu, 1)}: {format_flops(numbers.flops_per_step)} a step"
+    text += f" on {count_noun(numbers.gpus, 'GPU')} of {peak}/s ({dense})"
+    if is_slowed:
+        text += "; of this run, which NVTX ranges of operators slow"
+    return text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -30,7 +30,9 @@ from nsys2prv_ng.report.diagnostics import KINDS
 from nsys2prv_ng.report.metadata import Metadata
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary import totals
-from nsys2prv_ng.summary.by_name import ByName, NameSums, collect_names, sort_rows_by, sum_names
+from nsys2prv_ng.summary.answer.answer import add_verdict
+from nsys2prv_ng.summary.answer.slow_steps import SlowSteps, find_slow_steps
+from nsys2prv_ng.summary.by_name import NameSums, collect_names, sort_rows_by, sum_names
 from nsys2prv_ng.summary.covered_time import Intervals
 from nsys2prv_ng.summary.efficiency.measure import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.gpus.measure import list_gpu_metrics, list_gpus
@@ -43,11 +45,9 @@ from nsys2prv_ng.summary.memory.measure import measure_memory
 from nsys2prv_ng.summary.mfu import add_mfu
 from nsys2prv_ng.summary.path.measure import compute_path_and_savings
 from nsys2prv_ng.summary.ranges.activity import KernelTime
-from nsys2prv_ng.summary.ranges.numbers import LaunchedInRange
+from nsys2prv_ng.summary.ranges.numbers import LaunchedInRange, RepeatedRange
 from nsys2prv_ng.summary.ranges.tree import make_range_tree, sum_by_range
 from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges
-from nsys2prv_ng.summary.verdicts.answer import add_verdict
-from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, find_slow_steps
 from nsys2prv_ng.summary.waits.culprits import find_excess
 from nsys2prv_ng.summary.waits.measure import compute_waits, load_nccl_kernels
 from nsys2prv_ng.summary.waits.numbers import Excess, WaitNumbers
@@ -123,9 +123,9 @@ def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *
     metrics = measure_gpu_metrics(job, times if keeps_samples(job) else []) if with_metrics else []
     wait_numbers = compute_waits(job, waits, late, [part.nccl for part in parts]) if job.finds_waits else None
     caused = {} if wait_numbers is None else {rank.task: rank.all_caused_ns for rank in wait_numbers.ranks}
-    named = collect_names(job, [part.by_name for part in parts], caused)
+    named, calls_by_task = collect_names(job, [part.by_name for part in parts], caused)
     if wait_numbers is not None:
-        wait_numbers = replace(wait_numbers, excess=_find_excess(job, wait_numbers, named))
+        wait_numbers = replace(wait_numbers, excess=_find_excess(job, wait_numbers, named.ranges, calls_by_task))
     launched = totals.add_up([part.launched for part in parts], ["range"])
     absent = {
         "GPU operations": not (named.kernels or named.memory_operations),
@@ -145,11 +145,7 @@ def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *
             (low - job.scope.origin, min(high, job.scope.last) - job.scope.origin) for low, high in job.scope.measured
         ],
         gpus=gpus,
-        ranges=named.ranges,
-        kernels=named.kernels,
-        memory_operations=named.memory_operations,
-        nccl=named.nccl,
-        mpi=named.mpi,
+        **named._asdict(),
         absent=[name for name, is_absent in absent.items() if is_absent],
         chosen=_list_chosen(job.scope.selection),
         waits=wait_numbers,
@@ -161,17 +157,12 @@ def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *
         link_metrics=list_link_metrics(job, nccl_time, devices, metrics),
         facts=collect_facts(job),
         gpu_time_ns=find_gpu_time(job),
-        calls=named.calls,
         launched=[LaunchedInRange(**row) for row in sort_rows_by(launched, "total_ns")],
         flops=collect_flops([part.flops for part in parts], named.kernels, count_steps(job)),
         skipped=job.skipped,
         slow_modes=find_slow_modes(job, kernel_times),
         memory=measure_memory(job, devices, kernel_times),
-        warnings=[
-            *job.warnings,
-            *check_clocks(job),
-            *describe_missing_payload(wait_numbers, len(job.reports)),
-        ],
+        warnings=[*job.warnings, *check_clocks(job), *describe_missing_payload(wait_numbers, len(job.reports))],
     )
 
 
@@ -231,9 +222,9 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) ->
 # ---- GPUs ------------------------------------------------------------------------------------------------------------
 
 
-def _find_excess(job: Job, waits: WaitNumbers, named: ByName) -> list[Excess]:
+def _find_excess(job: Job, waits: WaitNumbers, ranges: Sequence[RepeatedRange], calls: Table) -> list[Excess]:
     """Return what the task that others waited for longest takes longer for than the others."""
-    names, ranges, calls = [task.name for task in job.tree.model.tasks], named.ranges, named.calls_by_task
+    names = [task.name for task in job.tree.model.tasks]
     columns = (calls[column].tolist() for column in ("name", "task", "main_ns"))
     by_task = [(name, names[task], ns) for name, task, ns in zip(*columns, strict=True)]
     return find_excess(waits, ranges, by_task, "" if job.steps is None else job.steps.name)

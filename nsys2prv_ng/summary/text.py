@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nsys2prv_ng.summary.efficiency.numbers import (
-    EfficiencyNumbers,
-    Losses,
-    StepNumbers,
-)
+from nsys2prv_ng.summary.answer.answer import answer, describe_job
+from nsys2prv_ng.summary.answer.case import Case
+from nsys2prv_ng.summary.answer.slow_steps import name_step_range
+from nsys2prv_ng.summary.answer.trust import describe_limits
+from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, Losses, StepNumbers
 from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency
-from nsys2prv_ng.summary.efficiency.windows import (
-    PARTS,
-    choose_window,
-    find_main_range,
-    list_parts,
-    list_windows,
-)
+from nsys2prv_ng.summary.efficiency.windows import PARTS, choose_window, find_main_range, list_parts, list_windows
+from nsys2prv_ng.summary.efficiency.words import describe_parts, describe_steps
 from nsys2prv_ng.summary.gpus.table import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.table import tabulate_flops, tabulate_kernels, tabulate_slow_modes
@@ -24,6 +19,7 @@ from nsys2prv_ng.summary.links.table import list_link_tables, tabulate_link_metr
 from nsys2prv_ng.summary.memory.table import list_memory_tables, tabulate_memory_operations
 from nsys2prv_ng.summary.path.numbers import PathNumbers
 from nsys2prv_ng.summary.path.table import tabulate_path
+from nsys2prv_ng.summary.path.words import describe_path, describe_tasks
 from nsys2prv_ng.summary.pipeline.table import tabulate_pipeline
 from nsys2prv_ng.summary.ranges.table import (
     tabulate_kernel_activity,
@@ -32,23 +28,7 @@ from nsys2prv_ng.summary.ranges.table import (
     tabulate_ranges,
 )
 from nsys2prv_ng.summary.steps.table import list_slow_tables
-from nsys2prv_ng.summary.verdicts.answer import answer
-from nsys2prv_ng.summary.verdicts.case import Case
-from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
-from nsys2prv_ng.summary.verdicts.header import describe_job
-from nsys2prv_ng.summary.verdicts.path import describe_path, describe_tasks
-from nsys2prv_ng.summary.verdicts.slow_steps import name_step_range
-from nsys2prv_ng.summary.verdicts.trust import describe_limits
-from nsys2prv_ng.summary.waits.table import (
-    tabulate_bandwidth,
-    tabulate_communicators,
-    tabulate_excess,
-    tabulate_mpi,
-    tabulate_mpi_waits,
-    tabulate_nccl,
-    tabulate_nccl_waits,
-    tabulate_reasons,
-)
+from nsys2prv_ng.summary.waits import table as wait_tables
 from nsys2prv_ng.summary.what_if import tabulate_scenarios
 from nsys2prv_ng.text.formatting import format_percent
 from nsys2prv_ng.text.layout import (
@@ -175,8 +155,8 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         [] if summary.slow_modes is None else format_grid(tabulate_slow_modes(summary.slow_modes), width),
         *_format_memory(summary, width),
         format_grid(tabulate_memory_operations(summary.memory_operations), width, None),
-        format_grid(tabulate_nccl(summary.nccl), width, None),
-        format_grid(tabulate_mpi(summary.mpi), width),
+        format_grid(wait_tables.tabulate_nccl(summary.nccl), width, None),
+        format_grid(wait_tables.tabulate_mpi(summary.mpi), width),
         format_grid(tabulate_link_metrics(summary.link_metrics), width, None),
         _absent(summary, width),
         [f"skipped: {report.file}: {report.why}" for report in summary.skipped],
@@ -207,12 +187,12 @@ def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
     if waits is None:
         return []
     grids = [
-        tabulate_nccl_waits(waits),
-        tabulate_mpi_waits(waits),
-        tabulate_reasons(waits),
-        tabulate_excess(waits, summary.measured_ns, summary.step_count),
-        tabulate_communicators(waits),
-        tabulate_bandwidth(waits.bandwidth),
+        wait_tables.tabulate_nccl_waits(waits),
+        wait_tables.tabulate_mpi_waits(waits),
+        wait_tables.tabulate_reasons(waits),
+        wait_tables.tabulate_excess(waits, summary.measured_ns, summary.step_count),
+        wait_tables.tabulate_communicators(waits),
+        wait_tables.tabulate_bandwidth(waits.bandwidth),
         *([] if waits.pipeline is None else [tabulate_pipeline(waits.pipeline)]),
         *([] if waits.links is None else list_link_tables(waits.links)),
     ]
@@ -225,7 +205,11 @@ def format_path(summary: JobSummary, width: int) -> list[list[str]]:
     if path is None or not path.window_ns:
         return []
     table = format_grid(tabulate_path(path, has_several=summary.tasks > 1), width)
-    return [wrap(describe_path(summary), width), table, wrap(describe_tasks(path), width)]
+    return [
+        wrap(describe_path(path, has_several=summary.tasks > 1, is_part="ranks" in summary.chosen), width),
+        table,
+        wrap(describe_tasks(path), width),
+    ]
 
 
 def format_efficiency(efficiency: EfficiencyNumbers | None, steps: StepNumbers | None, width: int) -> list[list[str]]:

@@ -62,7 +62,7 @@ class Statement:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What limits a job. The classes are in summary/verdicts/bottlenecks.py, and docs/reference/bottlenecks.md."""
+    """What limits a job. The classes are in summary/answer/bottlenecks.py, and docs/reference/bottlenecks.md."""
 
     bottleneck: str
     """The class of the bottleneck; empty if there is nothing to judge."""

@@ -6,10 +6,13 @@ and has a shade on a page. `str` of a cell is its text. A plain `str` as a cell 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.text.formatting import format_bytes, format_difference, format_flops, format_percent, format_time
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -256,3 +259,12 @@ class Grid:
 def make_columns(*columns: str | Column) -> list[Column]:
     """Return columns; a `str` stands for a column with this title."""
     return [Column(column) if isinstance(column, str) else column for column in columns]
+
+
+def tabulate(things: Iterable[T], columns: Sequence[tuple[str | Column, Callable[[T], Cell]]], **settings: Any) -> Grid:
+    """Return a table with a row for each thing. Each column is its title, and the function that makes its cell.
+
+    `settings`: further fields of the table.
+    """
+    titles = make_columns(*(title for title, _ in columns))
+    return Grid(columns=titles, rows=[[make(thing) for _, make in columns] for thing in things], **settings)

@@ -9,7 +9,7 @@ import pytest
 import nsys2prv_ng
 from nsys2prv_ng import UsageError
 from nsys2prv_ng.html.summary_page import render_summary
-from nsys2prv_ng.summary.verdicts.answer import add_verdict
+from nsys2prv_ng.summary.answer.answer import add_verdict
 from tests.html.made import job_of
 
 

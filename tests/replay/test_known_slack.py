@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from nsys2prv_ng.replay.analyse import measure_slack
 from nsys2prv_ng.replay.changes import parse_changes
-from nsys2prv_ng.replay.slack import measure_slack
 from nsys2prv_ng.replay.what_if import Experiment
 from tests.replay.jobs import opened_model
 from tests.replay.simulated_reports import write_programs

@@ -11,8 +11,8 @@ import pytest
 from nsys2prv_ng.options.kinds import parse_window
 from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
+from nsys2prv_ng.summary.answer.answer import add_verdict
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.verdicts.answer import add_verdict
 from nsys2prv_ng.translation.plan_trace import TranslationPlan
 from nsys2prv_ng.translation.translate import translate
 from tests.cfgs.recorded import Shown, show

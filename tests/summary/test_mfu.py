@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from nsys2prv_ng.summary.answer.answer import answer
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.numbers import FlopNumbers, KernelNumbers, MfuNumbers, OperatorFlops
 from nsys2prv_ng.summary.mfu import PEAKS, add_mfu, find_peaks
-from nsys2prv_ng.summary.verdicts.answer import answer
 from tests.summary.made_summary import STEPS, make_losses, make_summary
 from tests.summary.test_tables import make_gpu
 

@@ -21,11 +21,10 @@ from nsys2prv_ng.summary.links.table import (
     tabulate_message_rates,
     tabulate_node_links,
 )
-from nsys2prv_ng.summary.links.words import name_end
+from nsys2prv_ng.summary.links.words import describe_slow_links, name_end
 from nsys2prv_ng.summary.pipeline.table import tabulate_bubbles, tabulate_pipeline
+from nsys2prv_ng.summary.pipeline.words import describe_pipeline, name_stage
 from nsys2prv_ng.summary.text import name_time
-from nsys2prv_ng.summary.verdicts.links import describe_slow_links
-from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline, name_stage
 from nsys2prv_ng.text.formatting import format_percent
 from nsys2prv_ng.text.grid import Grid, Rate
 from nsys2prv_ng.text.names import clean_name
@@ -61,7 +60,7 @@ def make_link_section(summary: JobSummary) -> Section | None:
 
 def _show_messages(summary: JobSummary, links: LinkNumbers) -> list[Block]:
     """Return what is known of messages and all-to-all exchanges."""
-    blocks: list[Block] = [Paragraph(f"Slow link: {text}.") for text in describe_slow_links(summary)]
+    blocks: list[Block] = [Paragraph(f"Slow link: {text}.") for text in describe_slow_links(summary.links)]
     blocks += [show_grid(grid) for grid in (tabulate_message_rates(links), tabulate_exchanges(links)) if grid.rows]
     for library in (NCCL, MPI):
         rated = [link for link in links.node_links if link.library == library and link.between_nodes]
@@ -100,7 +99,7 @@ def make_pipeline_section(summary: JobSummary) -> Section | None:
     steps = [str(number) for number in pipeline.steps]
     figure = make_matrix(names, values, HUES["waiting"], lambda share: format_percent(share, 1), columns=steps)
     blocks: list[Block] = [
-        Paragraph(f"{describe_pipeline(summary)}."),
+        Paragraph(f"{describe_pipeline(summary.pipeline)}."),
         show_grid(tabulate_pipeline(pipeline)),
         Matrix(
             "Bubble by stage and step",

@@ -22,6 +22,7 @@ from nsys2prv_ng.html.charts.png import Swatch, format_colour, make_heat_map, ma
 from nsys2prv_ng.html.colours import HUES, LINES, STRIPS
 from nsys2prv_ng.html.names import quote
 from nsys2prv_ng.html.tables import MOST_RANKS, Table, show_grid
+from nsys2prv_ng.summary.efficiency.words import describe_steps
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.memory.numbers import GpuMemory, MemoryNumbers
 from nsys2prv_ng.summary.memory.table import (
@@ -30,12 +31,10 @@ from nsys2prv_ng.summary.memory.table import (
     tabulate_kept,
     tabulate_memory,
 )
-from nsys2prv_ng.summary.memory.words import name_users
+from nsys2prv_ng.summary.memory.words import describe_leak, name_users
 from nsys2prv_ng.summary.pictures.numbers import HeatMap, Pace, Pictures, TypicalStep
 from nsys2prv_ng.summary.steps.table import list_slow_tables
 from nsys2prv_ng.summary.text import name_time
-from nsys2prv_ng.summary.verdicts.efficiency import describe_steps
-from nsys2prv_ng.summary.verdicts.memory import describe_leak
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_window, join_first
 from nsys2prv_ng.text.grid import Bytes, Cell, Grid, Name, Ns, Share, make_columns
 

@@ -11,11 +11,11 @@ from nsys2prv_ng.html.charts.plots import Axis, Shape, draw_points, make_log_tic
 from nsys2prv_ng.html.charts.png import Swatch, format_colour
 from nsys2prv_ng.html.colours import LINES
 from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, show_grid
+from nsys2prv_ng.summary.answer.trust import describe_limits
 from nsys2prv_ng.summary.gpus.table import tabulate_causes, tabulate_gaps, tabulate_gpus
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.summary.text import name_time
-from nsys2prv_ng.summary.verdicts.trust import describe_limits
 from nsys2prv_ng.summary.waits.numbers import Bandwidth
 from nsys2prv_ng.summary.waits.table import (
     tabulate_bandwidth,

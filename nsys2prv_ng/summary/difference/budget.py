@@ -24,8 +24,6 @@ REST = "median minus mean step"
 NOT_DIVIDED = "not divided into parts"
 LEAST = 0.005
 """Least share of the step at which a difference is worth a row."""
-_MOST = 0.5
-"""Least share of the difference at which one range is most of it."""
 
 
 class Windows(NamedTuple):
@@ -135,7 +133,7 @@ def find_cause(a: JobSummary, b: JobSummary, rows: Sequence[BudgetRow], *, by_st
     before, after = (_list_ranges(summary, by_step=by_step) for summary in (a, b))
     change = {name: after.get(name, 0) - before.get(name, 0) for name in {*before, *after}}
     largest = max(sorted(change), key=lambda name: change[name] / late, default="")
-    return largest if change.get(largest, 0) / late >= _MOST else ""
+    return largest if 2 * change.get(largest, 0) / late >= 1 else ""
 
 
 def _list_ranges(summary: JobSummary, *, by_step: bool) -> dict[str, float]:

@@ -113,7 +113,7 @@ def _make_change(
     """Return the change of a name: of one rank if that has nearly all of it, else the mean."""
     per: Literal["rank", "GPU"] = "GPU" if kind in ("kernel", "transfer") else "rank"
     times = [
-        {rank: ns / _count_steps(side) for rank, ns in (named.ns if named else {}).items()}
+        {rank: ns / max(1, side.step_count) for rank, ns in (named.ns if named else {}).items()}
         for side, named in ((a, before), (b, after))
     ]
     ranks = {rank: times[1].get(rank, 0) - times[0].get(rank, 0) for rank in {*times[0], *times[1]}}
@@ -139,10 +139,6 @@ def _make_change(
     )
 
 
-def _count_steps(summary: JobSummary) -> int:
-    return 1 if summary.steps is None else max(1, summary.steps.count)
-
-
 def _count(summary: JobSummary, per: Literal["rank", "GPU"]) -> int:
     return max(1, len(summary.gpus) if per == "GPU" else summary.ranks or summary.tasks)
 
@@ -152,10 +148,11 @@ def _count(summary: JobSummary, per: Literal["rank", "GPU"]) -> int:
 
 def find_kernels(a: JobSummary, b: JobSummary) -> list[Change]:
     """Return the class of kernels that changed most, or the kernel that has nearly all of its change."""
-    for largest in list_changes(a, b, "kernel")[:1]:
-        inner = _compare(a, b, "kernel", *(_sum_kernels(side, largest.name) for side in (a, b)))
-        return [inner[0] if _has_nearly_all(inner[0], largest) else largest]
-    return []
+    classes = list_changes(a, b, "kernel")
+    if not classes:
+        return []
+    inner = _compare(a, b, "kernel", *(_sum_kernels(side, classes[0].name) for side in (a, b)))
+    return [inner[0] if _has_nearly_all(inner[0], classes[0]) else classes[0]]
 
 
 def _sum_classes(summary: JobSummary) -> dict[str, _Named]:

@@ -4,9 +4,9 @@ Both kinds of steps are summed up like jobs of their own. The parts of the diffe
 as means over the steps; so are the changes by name (changes.py). Host-bound time is divided further, by the range and
 call that the launching thread was in.
 
-A call or range that every slow step has and no usual one explains a slow step only if it is no chance. One that occurs
-once in a job is in a single slow step by chance as likely as in another. So there are at least FEWEST slow steps, or it
-takes NOISE of the difference.
+A call or range that every slow step has and no usual one counts only if chance is unlikely: a call that occurs once
+falls into any step with equal probability. So there are at least _FEWEST slow steps, or it takes NOISE of the
+difference.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.reading.nvtx_ranges import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.summary import totals
+from nsys2prv_ng.summary.answer.case import Case
+from nsys2prv_ng.summary.answer.slow_steps import SlowSteps
 from nsys2prv_ng.summary.by_name import NameSums, collect_names, sum_names
 from nsys2prv_ng.summary.difference.budget import LEAST, list_windows, make_budget
 from nsys2prv_ng.summary.difference.changes import Change, Kind, find_kernels, list_changes
@@ -36,16 +38,7 @@ from nsys2prv_ng.summary.difference.statistics import NOISE
 from nsys2prv_ng.summary.gpus.measure import list_gpus
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges
-from nsys2prv_ng.summary.steps.numbers import (
-    IdlePart,
-    LateInSlow,
-    OnlySlow,
-    SlowStepNumbers,
-    StepChange,
-    StepPart,
-)
-from nsys2prv_ng.summary.verdicts.case import Case
-from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps
+from nsys2prv_ng.summary.steps.numbers import IdlePart, LateInSlow, OnlySlow, SlowStepNumbers, StepChange, StepPart
 from nsys2prv_ng.summary.waits.measure import list_costs
 from nsys2prv_ng.summary.waits.numbers import LateCost
 from nsys2prv_ng.summary.waits.words import find_main_reasons, group_costs
@@ -57,7 +50,6 @@ _MOST_CHANGES = 10
 _FEWEST = 3
 """Fewest slow steps of which all can have a call by no chance, however short it is."""
 _MOST_NAMES = 20
-_HALF = 0.5
 
 
 def add_slow_steps(
@@ -173,11 +165,11 @@ def _find_late(
     before, after = _sum_costs(usual), _sum_costs(slow)
     extra = {task: ns / len(explained.slow) - before[task] / len(explained.usual) for task, ns in after.items()}
     main = find_main_reasons(group_costs(slow, []))
-    for task, ns in sorted(extra.items(), key=lambda item: -item[1])[:1]:
-        if task in main and tasks > 1 and ns >= _HALF * explained.difference_ns * (tasks - 1):
-            row = main[task].row
-            return LateInSlow(rank=row.rank, task=task, ns=round(ns), others=tasks - 1, range=row.range, what=row.what)
-    return None
+    task = max(extra, key=lambda task: extra[task], default="")
+    if tasks < 2 or task not in main or 2 * extra[task] < explained.difference_ns * (tasks - 1):
+        return None
+    row, ns = main[task].row, round(extra[task])
+    return LateInSlow(rank=row.rank, task=task, ns=ns, others=tasks - 1, range=row.range, what=row.what)
 
 
 def _sum_costs(costs: Sequence[LateCost]) -> Counter[str]:
@@ -209,7 +201,7 @@ def sum_up_steps(side: Job, waits: Waits, waiting: WaitingInRanges, summary: Job
     def sum_report(index: int) -> NameSums:
         return sum_names(side, index, CountedEvents(side, index), waiting, waits)
 
-    named = collect_names(side, list(side.engine.sum_up(sum_report, range(len(side.reports)))), {})
+    named, _ = collect_names(side, list(side.engine.sum_up(sum_report, range(len(side.reports)))), {})
     devices = list_devices(side)
     numbers = set(side.steps.number[side.scope.counted].tolist())
     steps = [step for step in summary.efficiency.steps if step.number in numbers]
@@ -218,12 +210,7 @@ def sum_up_steps(side: Job, waits: Waits, waiting: WaitingInRanges, summary: Job
         steps=replace(summary.steps, count=len(steps)),
         efficiency=replace(summary.efficiency, steps=steps),
         gpus=list_gpus(side, devices, measure_gpu_times(side, devices)),
-        kernels=named.kernels,
-        memory_operations=named.memory_operations,
-        nccl=named.nccl,
-        mpi=named.mpi,
-        ranges=named.ranges,
-        calls=named.calls,
+        **named._asdict(),
     )
 
 

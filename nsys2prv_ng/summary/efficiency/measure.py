@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, RangeTimes
+from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency
 from nsys2prv_ng.analysis.efficiency.times import CLASSES, NOT_SPLIT, WHOLE_GRAPH, DeviceTimes, HostTimes, WindowTimes
 from nsys2prv_ng.analysis.efficiency.typical_step import find_turns
 from nsys2prv_ng.arrays.groups import find_medians
@@ -14,19 +14,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.replay.ideal_network import MOST_UNKNOWN, Saving, Savings
 from nsys2prv_ng.steps.steps import Steps
-from nsys2prv_ng.summary.efficiency.numbers import (
-    DeviceEfficiency,
-    EfficiencyNumbers,
-    EfficiencyTrees,
-    HostEfficiency,
-    IdleInRange,
-    Losses,
-    RangeEfficiency,
-    StepEfficiency,
-    StepNumbers,
-    StepOfRank,
-    WindowEfficiency,
-)
+from nsys2prv_ng.summary.efficiency import numbers
 from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges
 
 _MOST_COMPARED = 1_000
@@ -37,7 +25,7 @@ _UNKNOWN = Saving()
 _NOT_PLAYED = Savings()
 
 
-def sum_efficiency(job: Job, efficiency: Efficiency, saved: Savings = _NOT_PLAYED) -> EfficiencyNumbers | None:
+def sum_efficiency(job: Job, efficiency: Efficiency, saved: Savings = _NOT_PLAYED) -> numbers.EfficiencyNumbers | None:
     """Return the efficiencies of a job; None if it has neither GPUs nor main threads.
 
     `saved`: what an ideal network saves. If that is not known, serialisation and transfer are not either.
@@ -46,27 +34,31 @@ def sum_efficiency(job: Job, efficiency: Efficiency, saved: Savings = _NOT_PLAYE
     if whole.devices is None and whole.host is None:
         return None
     steps, work = efficiency.steps, efficiency.at_work
-    in_steps = None if efficiency.in_steps is None else WindowEfficiency(**_rate(efficiency.in_steps, saved.in_steps))
+    in_steps = (
+        None if efficiency.in_steps is None else numbers.WindowEfficiency(**_rate(efficiency.in_steps, saved.in_steps))
+    )
     by_step = [] if steps is None else list(zip(steps.number.tolist(), steps.host_length.tolist(), strict=True))
-    return EfficiencyNumbers(
+    return numbers.EfficiencyNumbers(
         **_rate(whole, saved.whole),
         windows_ns=[(low - job.scope.origin, high - job.scope.origin) for low, high in efficiency.windows],
         is_chosen=bool(job.scope.windows),
         in_steps=in_steps,
         steps_ns=None if steps is None else _find_window(job, steps),
-        in_work=None if efficiency.in_work is None else WindowEfficiency(**_rate(efficiency.in_work, saved.in_work)),
+        in_work=None
+        if efficiency.in_work is None
+        else numbers.WindowEfficiency(**_rate(efficiency.in_work, saved.in_work)),
         work_ns=None if work is None else (work[0] - job.scope.origin, work[1] - job.scope.origin),
         steps=[
-            StepEfficiency(**_rate(times), number=number, host_ns=host_ns)
+            numbers.StepEfficiency(**_rate(times), number=number, host_ns=host_ns)
             for times, (number, host_ns) in zip(efficiency.by_step, by_step, strict=False)
         ],
-        ranges=[_rate_range(times) for times in efficiency.ranges[:_MOST_RANGES]],
+        ranges=[
+            numbers.RangeEfficiency(
+                **_rate(row.times), domain=row.domain, name=row.name, occurrences=row.occurrences, tasks=row.tasks
+            )
+            for row in efficiency.ranges[:_MOST_RANGES]
+        ],
     )
-
-
-def _rate_range(row: RangeTimes) -> RangeEfficiency:
-    fields = _rate(row.times)
-    return RangeEfficiency(**fields, domain=row.domain, name=row.name, occurrences=row.occurrences, tasks=row.tasks)
 
 
 def _rate(times: WindowTimes, saved: Saving = _UNKNOWN) -> dict[str, Any]:
@@ -84,15 +76,15 @@ def _rate(times: WindowTimes, saved: Saving = _UNKNOWN) -> dict[str, Any]:
     return {
         "window_ns": times.ns,
         "threads": 0 if times.host is None else times.host.threads,
-        "nccl_as_communication": EfficiencyTrees(device=as_communication, host=host),
-        "nccl_as_useful": EfficiencyTrees(device=as_useful, host=host),
+        "nccl_as_communication": numbers.EfficiencyTrees(device=as_communication, host=host),
+        "nccl_as_useful": numbers.EfficiencyTrees(device=as_useful, host=host),
         "losses": None if devices is None else _list_losses(times, devices),
     }
 
 
 def rate_devices(
     devices: DeviceTimes, window: int, useful: int, most_useful: int, saved: int | None = None
-) -> DeviceEfficiency:
+) -> numbers.DeviceEfficiency:
     """Return the efficiencies of GPUs. `useful`: useful time (ns) of all GPUs; `most_useful`: the most of any GPU.
 
     `saved`: how much shorter (ns) the window is on an ideal network; None if that is not known.
@@ -101,7 +93,7 @@ def rate_devices(
     communication = _divide(most_useful, devices.most_active)
     orchestration = _divide(devices.most_active, window)
     serialisation, transfer = _split(most_useful, window, saved)
-    return DeviceEfficiency(
+    return numbers.DeviceEfficiency(
         parallel=load_balance * communication * orchestration,
         load_balance=load_balance,
         communication=communication,
@@ -112,7 +104,7 @@ def rate_devices(
     )
 
 
-def rate_host(host: HostTimes, window: int, saved: int | None = None) -> HostEfficiency:
+def rate_host(host: HostTimes, window: int, saved: int | None = None) -> numbers.HostEfficiency:
     """Return the efficiencies of main threads.
 
     `saved`: how much shorter (ns) the window is if MPI moves data in no time; None if that is not known.
@@ -124,7 +116,7 @@ def rate_host(host: HostTimes, window: int, saved: int | None = None) -> HostEff
         communication = serialisation * transfer
     offload = _divide(host.useful, host.outside_mpi)
     mpi_parallel = load_balance * communication
-    return HostEfficiency(
+    return numbers.HostEfficiency(
         parallel=mpi_parallel * offload,
         mpi_parallel=mpi_parallel,
         mpi_load_balance=load_balance,
@@ -150,13 +142,13 @@ def _divide(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
 
 
-def _list_losses(times: WindowTimes, devices: DeviceTimes) -> Losses:
+def _list_losses(times: WindowTimes, devices: DeviceTimes) -> numbers.Losses:
     host = sorted(times.idle_by_range.items(), key=lambda item: (-item[1], item[0]))
-    return Losses(
+    return numbers.Losses(
         devices=devices.devices,
         **{f"{name}_ns": ns for name, ns in devices.by_class.items()},
         outside_ns=devices.devices * times.ns - sum(devices.by_class.values()),
-        idle_by_range=[IdleInRange(range=name, ns=ns) for name, ns in host],
+        idle_by_range=[numbers.IdleInRange(range=name, ns=ns) for name, ns in host],
         compute_by_class=devices.compute_by_class,
     )
 
@@ -164,7 +156,7 @@ def _list_losses(times: WindowTimes, devices: DeviceTimes) -> Losses:
 # ---- steps -----------------------------------------------------------------------------------------------------------
 
 
-def sum_steps(job: Job, efficiency: Efficiency, waiting: WaitingInRanges) -> StepNumbers | None:
+def sum_steps(job: Job, efficiency: Efficiency, waiting: WaitingInRanges) -> numbers.StepNumbers | None:
     """Return the numbers of the steps of a job; None without steps.
 
     `waiting`: when the threads of the job wait for other ranks.
@@ -174,7 +166,7 @@ def sum_steps(job: Job, efficiency: Efficiency, waiting: WaitingInRanges) -> Ste
         return None
     length = steps.length
     low, median, high = int(length.min()), _find_median(length), int(length.max())
-    return StepNumbers(
+    return numbers.StepNumbers(
         name=steps.name,
         delimiter=steps.delimiter,
         similarity=steps.similarity,
@@ -221,7 +213,7 @@ def _measure_drift(length: IntArray) -> float | None:
     return _divide(_find_median(shifts), _find_median(length))
 
 
-def _list_ranks(job: Job, steps: Steps, waiting: WaitingInRanges) -> list[StepOfRank]:
+def _list_ranks(job: Job, steps: Steps, waiting: WaitingInRanges) -> list[numbers.StepOfRank]:
     # While a GPU waits, its rank does not need the time, whatever its host does.
     measure = waiting.measure_all if steps.on_gpu else waiting.measure_threads
     waits = measure(steps.row, steps.begin, steps.end)
@@ -230,7 +222,7 @@ def _list_ranks(job: Job, steps: Steps, waiting: WaitingInRanges) -> list[StepOf
     columns = (find_medians(steps.task, column) for column in (whole, host, whole - waits))
     (tasks, medians), (_, host_medians), (_, needed_medians) = columns
     return [
-        StepOfRank(
+        numbers.StepOfRank(
             rank=job.tree.ranks[task],
             task=job.tree.model.tasks[task].name,
             median_ns=round(median),

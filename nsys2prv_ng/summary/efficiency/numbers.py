@@ -126,9 +126,9 @@ class WindowEfficiency:
     threads: int
     """The number of main threads of processes with GPU, MPI or NCCL events."""
     nccl_as_communication: EfficiencyTrees
-    """As in BasicAnalysis."""
+    """The convention of BasicAnalysis."""
     nccl_as_useful: EfficiencyTrees
-    """As in TALP."""
+    """The convention of TALP."""
     losses: Losses | None
     """None without GPUs."""
 
@@ -168,11 +168,11 @@ class EfficiencyNumbers(WindowEfficiency):
     is_chosen: bool = False
     """Whether the user chose a time, and not only steps."""
     in_steps: WindowEfficiency | None = None
-    """The same in the steps that `steps` lists; None without steps."""
+    """Efficiencies in the steps that `steps` lists; None without steps."""
     steps_ns: tuple[int, int] | None = None
     """Start of the first of these steps and end of the last, from time 0 of the trace."""
     in_work: WindowEfficiency | None = None
-    """The same in the time in which GPUs work; None with steps, with a chosen time, or above half of the capture."""
+    """Efficiencies while GPUs work; None with steps, with a chosen time, or above half of the capture."""
     work_ns: tuple[int, int] | None = None
     """Start of the first GPU operation and end of the last, from time 0 of the trace; None if `in_work` is None."""
     steps: list[StepEfficiency] = field(default_factory=list)

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from nsys2prv_ng.summary.efficiency.numbers import (
-    DeviceEfficiency,
-    EfficiencyNumbers,
-    HostEfficiency,
-    StepNumbers,
-)
+from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, EfficiencyNumbers, HostEfficiency, StepNumbers
 from nsys2prv_ng.summary.efficiency.windows import PARTS, NamedWindow, list_parts, list_windows
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Grid, Score, Term, make_columns
@@ -44,9 +39,7 @@ HOST_TERMS = {
         "Time of all main threads outside of MPI and CUDA calls, of all of their time: MPI parallel x device offload",
     ),
     "mpi_parallel": Term(
-        "MPI parallel",
-        "Time of all main threads outside of MPI, of all of their time: load balance x communication",
-        1,
+        "MPI parallel", "Time of all main threads outside of MPI, of all of their time: load balance x communication", 1
     ),
     "mpi_load_balance": Term("load balance", "Mean time of a main thread outside of MPI, of the longest of any", 2),
     "mpi_communication": Term(
@@ -61,9 +54,7 @@ HOST_TERMS = {
     ),
     "mpi_transfer": Term("transfer", "Time of the window if MPI moved data in no time, of its real time", 3),
     "offload": Term(
-        "device offload",
-        "Time of all main threads outside of MPI and CUDA calls, of their time outside of MPI",
-        1,
+        "device offload", "Time of all main threads outside of MPI and CUDA calls, of their time outside of MPI", 1
     ),
 }
 """Name, definition (docs/guides/efficiencies.md), depth of each efficiency, by its field, in the order of the tree."""

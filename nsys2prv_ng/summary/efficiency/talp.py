@@ -17,13 +17,7 @@ from typing import Any
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.runtime.files import write_atomically
-from nsys2prv_ng.summary.efficiency.numbers import (
-    DeviceEfficiency,
-    EfficiencyNumbers,
-    HostEfficiency,
-    RangeEfficiency,
-    WindowEfficiency,
-)
+from nsys2prv_ng.summary.efficiency import numbers
 from nsys2prv_ng.version import __version__
 
 GLOBAL, STEPS = "Global", "steps"
@@ -35,12 +29,12 @@ _LONGEST_NAME = 100
 _FIRST, _LAST = 0, 4102444800 * 10**9
 """Limits (UTC, ns) of a plausible start of a run: 1970 to 2100."""
 
-_NO_HOST = HostEfficiency(**{rate.name: 0.0 for rate in fields(HostEfficiency)})
-_NO_DEVICE = DeviceEfficiency(**{rate.name: 0.0 for rate in fields(DeviceEfficiency)})
+_NO_HOST = numbers.HostEfficiency(**{rate.name: 0.0 for rate in fields(numbers.HostEfficiency)})
+_NO_DEVICE = numbers.DeviceEfficiency(**{rate.name: 0.0 for rate in fields(numbers.DeviceEfficiency)})
 """Efficiencies of a region without main threads, and of one without GPUs."""
 
 
-def write_talp(efficiency: EfficiencyNumbers | None, start_utc_ns: int, folder: str | Path) -> Path:
+def write_talp(efficiency: numbers.EfficiencyNumbers | None, start_utc_ns: int, folder: str | Path) -> Path:
     """Write a file with the efficiencies of a job into a folder; create the folder if needed; return the path.
 
     `start_utc_ns`: UTC at which the run started. The file name contains this time and the numbers of processes and
@@ -59,7 +53,7 @@ def write_talp(efficiency: EfficiencyNumbers | None, start_utc_ns: int, folder: 
         file.parent.mkdir(parents=True, exist_ok=True)
         kept = file.read_text(encoding="utf-8") if file.exists() else ""
     except FileExistsError:
-        raise TranslationError(f"{folder}: is no folder; choose another name") from None
+        raise TranslationError(f"{folder}: is not a folder; choose another name") from None
     except (OSError, ValueError) as error:
         raise TranslationError(f"{file}: cannot be used: {getattr(error, 'strerror', None) or error}") from None
     if not kept:
@@ -80,9 +74,9 @@ def _has_same_numbers(kept: str, document: dict[str, Any]) -> bool:
     return isinstance(other, dict) and all(other.get(key) == document[key] for key in ("resources", "Application"))
 
 
-def make_document(efficiency: EfficiencyNumbers, start_utc_ns: int) -> dict[str, Any]:
+def make_document(efficiency: numbers.EfficiencyNumbers, start_utc_ns: int) -> dict[str, Any]:
     """Return the content of a TALP file for a job with these efficiencies."""
-    windows: dict[str, WindowEfficiency] = {GLOBAL: efficiency}
+    windows: dict[str, numbers.WindowEfficiency] = {GLOBAL: efficiency}
     if efficiency.in_steps is not None:
         windows[STEPS] = efficiency.in_steps
     windows |= _name_ranges(efficiency.ranges)
@@ -103,7 +97,7 @@ def check_folder(folder: str | Path) -> None:
     for path in (Path(folder), *Path(folder).parents):
         if path.exists():
             if not path.is_dir():
-                raise TranslationError(f"{path}: is no folder; choose another name")
+                raise TranslationError(f"{path}: is not a folder; choose another name")
             return
 
 
@@ -112,7 +106,7 @@ def _find_start(utc: int) -> datetime | None:
     return datetime(1970, 1, 1) + timedelta(microseconds=utc // 1000) if _FIRST < utc < _LAST else None
 
 
-def _describe(window: WindowEfficiency) -> dict[str, Any]:
+def _describe(window: numbers.WindowEfficiency) -> dict[str, Any]:
     """Return the keys of a region. Each process counts as an MPI rank with one CPU, its main thread."""
     trees, devices = window.nccl_as_useful, 0 if window.losses is None else window.losses.devices
     host = trees.host or _NO_HOST
@@ -141,9 +135,9 @@ def _describe(window: WindowEfficiency) -> dict[str, Any]:
     }
 
 
-def _name_ranges(ranges: Sequence[RangeEfficiency]) -> dict[str, RangeEfficiency]:
+def _name_ranges(ranges: Sequence[numbers.RangeEfficiency]) -> dict[str, numbers.RangeEfficiency]:
     """Return ranges by distinct names that are safe in HTML. Equal names get numbers, by domain and full name."""
-    named: dict[str, RangeEfficiency] = {}
+    named: dict[str, numbers.RangeEfficiency] = {}
     for window in sorted(ranges, key=lambda each: (each.domain, each.name)):
         full = f"{window.domain}:{window.name}" if window.domain else window.name
         safe = _UNSAFE.sub("_", full)[:_LONGEST_NAME].strip() or "_"

@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nsys2prv_ng.summary.efficiency.numbers import (
-    EfficiencyNumbers,
-    IdleInRange,
-    Losses,
-    StepNumbers,
-    WindowEfficiency,
-)
+from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, IdleInRange, Losses, StepNumbers, WindowEfficiency
 from nsys2prv_ng.text.names import quote_name
-
-_MOST = 0.5
-"""Least share of a loss at which one range counts as most of it."""
 
 WHOLE_GRAPHS = "whole_graph_ns"
 
@@ -122,6 +113,6 @@ def find_most_compute(window: WindowEfficiency) -> float | None:
 
 def find_main_range(losses: Losses) -> IdleInRange | None:
     """Return the range with most of the host-bound time; None if no range has at least half of it."""
-    if not losses.idle_by_range or losses.idle_by_range[0].ns < _MOST * losses.host_ns:
+    if not losses.idle_by_range or 2 * losses.idle_by_range[0].ns < losses.host_ns:
         return None
     return losses.idle_by_range[0]

@@ -8,22 +8,8 @@ from statistics import median
 
 from nsys2prv_ng.analysis.gpus.times import CUT, GRAPH, HOST, QUEUED, UNKNOWN
 from nsys2prv_ng.summary.gpus.numbers import GpuNumbers
+from nsys2prv_ng.text import grid
 from nsys2prv_ng.text.formatting import format_percent, format_ranks
-from nsys2prv_ng.text.grid import (
-    Bar,
-    BarPart,
-    Bytes,
-    Cell,
-    Column,
-    Count,
-    Grid,
-    Moment,
-    Name,
-    Ns,
-    Portion,
-    Share,
-    make_columns,
-)
 from nsys2prv_ng.text.names import NO_CALL, NO_RANGE
 
 MOST_GPUS = 16
@@ -48,7 +34,7 @@ _LABELS = {
 """Stand for the range if the cause of idle time is not what the host did."""
 
 
-def tabulate_gpus(gpus: Sequence[GpuNumbers]) -> Grid:
+def tabulate_gpus(gpus: Sequence[GpuNumbers]) -> grid.Grid:
     """Return what each GPU does from its first to its last operation, the sum, and for many GPUs also their range."""
     used = [gpu for gpu in gpus if gpu.span_ns]
     kinds = dict(_KINDS)
@@ -57,10 +43,10 @@ def tabulate_gpus(gpus: Sequence[GpuNumbers]) -> Grid:
     footer = [_make_row("all GPUs", "", used, kinds)] if len(used) > 1 else []
     if len(used) > MOST_GPUS:
         footer += _list_spread(used, kinds)
-    return Grid(
+    return grid.Grid(
         caption="GPU activity from the first to the last operation",
-        columns=make_columns(
-            *("GPU", "", "span"), *(Column(title, minor=kind in _MINOR) for kind, title in kinds.items())
+        columns=grid.make_columns(
+            *("GPU", "", "span"), *(grid.Column(title, minor=kind in _MINOR) for kind, title in kinds.items())
         ),
         rows=[_make_row(_name_gpu(gpu), _name_users(gpu), [gpu], kinds) for gpu in used],
         names=2,
@@ -71,18 +57,18 @@ def tabulate_gpus(gpus: Sequence[GpuNumbers]) -> Grid:
     )
 
 
-def _make_row(name: str, users: str, gpus: Sequence[GpuNumbers], kinds: Iterable[str]) -> list[Cell]:
+def _make_row(name: str, users: str, gpus: Sequence[GpuNumbers], kinds: Iterable[str]) -> list[grid.Cell]:
     span = sum(gpu.span_ns for gpu in gpus)
     times = [sum(getattr(gpu, f"{kind}_ns") for gpu in gpus) for kind in kinds]
-    return [Name(name), Name(users), Ns(span), *(Portion(ns, span) for ns in times)]
+    return [grid.Name(name), grid.Name(users), grid.Ns(span), *(grid.Portion(ns, span) for ns in times)]
 
 
-def _list_spread(gpus: Sequence[GpuNumbers], kinds: Iterable[str]) -> list[list[Cell]]:
+def _list_spread(gpus: Sequence[GpuNumbers], kinds: Iterable[str]) -> list[list[grid.Cell]]:
     """Return the lowest, median and highest share of each kind of time over all GPUs."""
     shares = [[getattr(gpu, f"{kind}_ns") / gpu.span_ns for gpu in gpus] for kind in kinds]
     spans = [gpu.span_ns for gpu in gpus]
     return [
-        [f"  {name} of {len(gpus):,}", "", Ns(pick(spans)), *(Share(pick(values), 1) for values in shares)]
+        [f"  {name} of {len(gpus):,}", "", grid.Ns(pick(spans)), *(grid.Share(pick(values), 1) for values in shares)]
         for name, pick in (("lowest", min), ("median", median), ("highest", max))
     ]
 
@@ -107,26 +93,26 @@ def _name_users(gpu: GpuNumbers) -> str:
 # ---- gaps ------------------------------------------------------------------------------------------------------------
 
 
-def tabulate_gaps(gpus: Sequence[GpuNumbers], shift_ns: int = 0) -> Grid:
+def tabulate_gaps(gpus: Sequence[GpuNumbers], shift_ns: int = 0) -> grid.Grid:
     """Return the gaps of each GPU, and its peak memory. `shift_ns`: added to the times at which gaps start."""
     has_memory = any(gpu.peak_memory_bytes is not None for gpu in gpus)
-    rows: list[list[Cell]] = []
+    rows: list[list[grid.Cell]] = []
     for gpu in gpus if has_memory or any(gpu.gaps for gpu in gpus) else ():
         at = gpu.longest_gap_at_ns
         times = (gpu.idle_ns, gpu.idle_ns / gpu.gaps, gpu.longest_gap_ns) if gpu.gaps else (None, None, None)
-        memory = Bytes(gpu.peak_memory_bytes) if has_memory else ""
-        start = Moment(None if at is None else at + shift_ns)
-        rows.append([Name(_name_gpu(gpu)), memory, Count(gpu.gaps), *map(Ns, times), start])
-    memory_column = Column("peak memory", optional=True)
-    return Grid(
-        columns=make_columns("GPU", memory_column, "gaps", "total", "mean", "longest", "starts at"),
+        memory = grid.Bytes(gpu.peak_memory_bytes) if has_memory else ""
+        start = grid.Moment(None if at is None else at + shift_ns)
+        rows.append([grid.Name(_name_gpu(gpu)), memory, grid.Count(gpu.gaps), *map(grid.Ns, times), start])
+    memory_column = grid.Column("peak memory", optional=True)
+    return grid.Grid(
+        columns=grid.make_columns("GPU", memory_column, "gaps", "total", "mean", "longest", "starts at"),
         rows=rows,
         more="GPUs",
         weights=_weigh_by_idle_time(gpus),
     )
 
 
-def tabulate_causes(gpus: Sequence[GpuNumbers]) -> Grid:
+def tabulate_causes(gpus: Sequence[GpuNumbers]) -> grid.Grid:
     """Return what the host did while GPUs were idle, summed over all GPUs, the longest time first."""
     times: dict[tuple[str, str, str], Counter[str]] = {}
     gaps: Counter[tuple[str, str, str]] = Counter()
@@ -137,14 +123,24 @@ def tabulate_causes(gpus: Sequence[GpuNumbers]) -> Grid:
             gaps[key] += part.gaps
     whole = sum(parts.total() for parts in times.values())
     count = len([gpu for gpu in gpus if gpu.idle_causes])
-    rows: list[list[Cell]] = []
+    rows: list[list[grid.Cell]] = []
     for key, parts in sorted(times.items(), key=lambda item: -item[1].total()):
         ns = parts.total()
-        mostly_on, bar = name_largest(parts, ns, count), Bar([BarPart("share", "host_ns", ns)], whole)
-        rows.append([*_label(*key), Ns(ns), Share(ns, whole), Count(gaps[key]), Name(mostly_on), bar])
-    columns = ("NVTX range", "call", "time", "share", "gaps", Column("mostly on", optional=True), Column("", wide=True))
+        mostly_on, bar = name_largest(parts, ns, count), grid.Bar([grid.BarPart("share", "host_ns", ns)], whole)
+        rows.append(
+            [*_label(*key), grid.Ns(ns), grid.Share(ns, whole), grid.Count(gaps[key]), grid.Name(mostly_on), bar]
+        )
+    columns = (
+        "NVTX range",
+        "call",
+        "time",
+        "share",
+        "gaps",
+        grid.Column("mostly on", optional=True),
+        grid.Column("", wide=True),
+    )
     caption = "CPU activity during GPU gaps, on the launching thread"
-    return Grid(caption=caption, columns=make_columns(*columns), rows=rows, names=2)
+    return grid.Grid(caption=caption, columns=grid.make_columns(*columns), rows=rows, names=2)
 
 
 def _name_by_rank(gpus: Sequence[GpuNumbers]) -> list[str]:
@@ -155,11 +151,11 @@ def _name_by_rank(gpus: Sequence[GpuNumbers]) -> list[str]:
     ]
 
 
-def _label(cause: str, range_: str, call: str) -> tuple[Name, Name]:
+def _label(cause: str, range_: str, call: str) -> tuple[grid.Name, grid.Name]:
     """Return the cells of the NVTX range and the call."""
     if cause != HOST:
-        return Name(_LABELS.get(cause, cause)), Name("")
-    return Name(range_ or NO_RANGE), Name(call or NO_CALL)
+        return grid.Name(_LABELS.get(cause, cause)), grid.Name("")
+    return grid.Name(range_ or NO_RANGE), grid.Name(call or NO_CALL)
 
 
 def name_largest(parts: Mapping[str, int], whole: int, count: int) -> str:

@@ -164,7 +164,7 @@ class OperatorFlops:
     """The type of its longest kernel, such as "BF16"; empty if kernel names do not contain it."""
     count: int
     flops: float
-    """Of all its calls, on all ranks."""
+    """Sum over all its calls, on all ranks."""
     kernel_ns: int
     """Time of the kernels that it launched."""
 
@@ -203,7 +203,7 @@ class MfuNumbers:
     """Model FLOPs utilisation (MFU): FLOPs per step / (time of a step on GPUs x peak of all GPUs)."""
 
     flops_per_step: float
-    """Of the whole job."""
+    """FLOPs of all ranks in a step."""
     is_given: bool
     """Whether the user gave the FLOPs. If not, they follow from shapes, and the MFU is a lower bound."""
     step_ns: float

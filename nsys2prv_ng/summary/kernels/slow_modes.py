@@ -41,14 +41,7 @@ from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.summary.kernels.cells import (
-    Cells,
-    KernelTimes,
-    Places,
-    find_blocks,
-    find_quartiles,
-    join_times,
-)
+from nsys2prv_ng.summary.kernels.cells import Cells, KernelTimes, Places, find_blocks, find_quartiles, join_times
 from nsys2prv_ng.summary.kernels.numbers import SlowKernel, SlowMode, SlowModeNumbers, SlowTask
 
 LEAST = float(np.log(1.1))

@@ -1,10 +1,17 @@
-"""Names the tasks and steps of slow kernels."""
+"""Describes kernels that are slow on some ranks or in some steps."""
 
 from __future__ import annotations
 
-from nsys2prv_ng.summary.kernels.numbers import SlowMode
-from nsys2prv_ng.text.formatting import format_number_ranges, format_ranks, join_first
-from nsys2prv_ng.text.names import clean_name
+from nsys2prv_ng.summary.kernels.numbers import SlowMode, SlowModeNumbers
+from nsys2prv_ng.text.formatting import (
+    count_noun,
+    format_number_ranges,
+    format_percent,
+    format_ranks,
+    format_time,
+    join_first,
+)
+from nsys2prv_ng.text.names import clean_name, quote_name
 
 _MOST_NUMBERS, _MOST_TASKS = 4, 3
 
@@ -21,3 +28,36 @@ def name_steps(mode: SlowMode) -> str:
     """Return the numbers of the slow steps."""
     numbers = format_number_ranges(mode.steps).split(",")
     return f"step{'s' * (len(mode.steps) > 1)} {join_first(numbers, _MOST_NUMBERS)}"
+
+
+_BROAD = 0.5
+"""Least share of kernel time in slow kernels that speaks for the GPU as a whole."""
+_HINT = "clocks throttled, or another process? compare nvidia-smi -q -d CLOCK,PERFORMANCE"
+_NARROW_HINT = "other kernels are as fast as usual: another algorithm, or more data?"
+
+
+def describe_slow_modes(slow: SlowModeNumbers | None, *, has_several: bool) -> str:
+    """Return a sentence on the slow mode that costs most, and the number of others; "" without any.
+
+    `has_several`: whether the job has several tasks.
+    """
+    modes = [] if slow is None else [mode for mode in slow.modes if mode.kernels]
+    if not modes:
+        return ""
+    text = _describe(modes[0], has_several)
+    return f"{text}; {count_noun(len(modes) - 1, 'more slow mode')}: --details" if len(modes) > 1 else text
+
+
+def _describe(mode: SlowMode, has_several: bool) -> str:
+    count = len(mode.kernels) + mode.more_kernels
+    first = quote_name(mode.kernels[0].name)
+    what = f"{first} takes"
+    if count > 1:
+        share = format_percent(mode.kernel_share, 1)
+        what = f"{count:,} names and launch shapes of kernels ({share} of kernel time, first {first}) take"
+    longer = f"{format_percent(mode.ratio - 1, 1)} longer than {'on other ranks' if mode.all_steps else 'usual'}"
+    lost = f"{format_time(mode.lost_ns)} lost ({format_percent(mode.step_share, 1)} of these steps)"
+    place = f"{name_tasks(mode)}, {name_steps(mode)}" if has_several else name_steps(mode)
+    where = "on that GPU" if len(mode.tasks) == 1 else "on these GPUs"
+    hint = f"{_HINT} {where}" if mode.kernel_share >= _BROAD else _NARROW_HINT
+    return f"{place}: {what} {longer}, {lost}; {hint}"

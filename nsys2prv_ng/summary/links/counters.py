@@ -23,16 +23,7 @@ from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.sources.node.network_metrics import SWITCH
 from nsys2prv_ng.summary.covered_time import CoveredTime, Intervals, find_intervals, join_intervals
-from nsys2prv_ng.summary.links.numbers import (
-    ETHERNET,
-    INFINIBAND,
-    KERNELS,
-    NETWORK,
-    NVLINK,
-    PCIE,
-    TRANSFER,
-    LinkMetric,
-)
+from nsys2prv_ng.summary.links.numbers import ETHERNET, INFINIBAND, KERNELS, NETWORK, NVLINK, PCIE, TRANSFER, LinkMetric
 
 FEWEST_SAMPLES = 5
 """Fewest samples of a mean."""
@@ -139,7 +130,7 @@ def list_link_metrics(
     if nccl is None:
         return []
     networks = measure_network_metrics(
-        job, lambda kind: kind.unit == _BYTES, PartsOfTime(_NCCL, _concerns_all, nccl.find)
+        job, lambda kind: kind.unit == _BYTES, PartsOfTime(_NCCL, lambda _: True, nccl.find)
     )
     labels = [label for task in job.tree.model.tasks for label in task.threads]
     metrics = []
@@ -157,10 +148,6 @@ def list_link_metrics(
         name = labels[sums.row].removeprefix(f"{node} ")  # equal names of several nodes have it
         metrics.append(_make(sums, nccl, link=link, node=node, gpu=None, device=name))
     return metrics
-
-
-def _concerns_all(_: EventType) -> bool:
-    return True
 
 
 def _make(sums: MetricSums, nccl: NcclTime, *, link: str, node: str, gpu: int | None, device: str) -> LinkMetric:

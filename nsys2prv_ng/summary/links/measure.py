@@ -34,18 +34,8 @@ from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
+from nsys2prv_ng.summary.links import numbers
 from nsys2prv_ng.summary.links.messages import Messages, list_messages
-from nsys2prv_ng.summary.links.numbers import (
-    MPI,
-    NCCL,
-    AllToAll,
-    Link,
-    LinkEnd,
-    LinkNumbers,
-    MessageRate,
-    SentBytes,
-    SlowLink,
-)
 
 FEWEST_ERRORS = 4
 MOST_ROWS = 10_000
@@ -57,7 +47,7 @@ _ALL_TO_ALL = "MPI_Alltoall"
 
 def measure_links(
     job: Job, waits: Waits, parts: Parts, shown: IntArray, devices: dict[int, DeviceRow]
-) -> LinkNumbers | None:
+) -> numbers.LinkNumbers | None:
     """Return the numbers of all pairs; None if no message and no all-to-all exchange is known.
 
     `parts`: the parts of all operations of the job. `shown`: the kernels and calls that count, as indices in `waits`.
@@ -74,7 +64,7 @@ def measure_links(
     near = messages._replace(sender=node_of_end[sender], receiver=node_of_end[receiver])
     by_pair, by_node = _group(far, by_pair=True), _group(near, by_pair=True)
     links, node_links = _sum_links(far), _sum_links(near)
-    slow: list[SlowLink] = []
+    slow: list[numbers.SlowLink] = []
     if not job.lacks_ranks:  # messages of kernels may have counterparts that no report shows
         between = _list_slow(by_node.take(np.flatnonzero(by_node.is_closed & by_node.between_nodes)), are_nodes=True)
         named = {(one.sender, one.receiver) for one in between}
@@ -83,7 +73,7 @@ def measure_links(
             if (int(node_of_end[one.sender]), int(node_of_end[one.receiver])) not in named:
                 slow.append(one)
     rates = _list_rates(by_pair, with_ends=True)
-    return LinkNumbers(
+    return numbers.LinkNumbers(
         ends=ends,
         nodes=nodes,
         links=links[:MOST_ROWS],
@@ -98,7 +88,9 @@ def measure_links(
     )
 
 
-def _name_ends(job: Job, messages: Messages, devices: dict[int, DeviceRow]) -> tuple[list[LinkEnd], IntArray, IntArray]:
+def _name_ends(
+    job: Job, messages: Messages, devices: dict[int, DeviceRow]
+) -> tuple[list[numbers.LinkEnd], IntArray, IntArray]:
     """Return (all ends in the order of their rows, those that send, those that receive, as indices)."""
     is_mpi = np.tile(messages.is_mpi, 2).astype(np.int64)
     end = np.append(messages.sender, messages.receiver)
@@ -110,7 +102,7 @@ def _name_ends(job: Job, messages: Messages, devices: dict[int, DeviceRow]) -> t
         model = job.tree.model.tasks[int(task[at])]
         device = None if is_mpi[at] else devices[int(end[at])]
         ends.append(
-            LinkEnd(
+            numbers.LinkEnd(
                 node=job.tree.model.nodes[model.node] if device is None else device.node,
                 gpu=None if device is None else device.gpu.number,
                 rank=job.tree.ranks[int(task[at])],
@@ -121,7 +113,7 @@ def _name_ends(job: Job, messages: Messages, devices: dict[int, DeviceRow]) -> t
     return ends, index[: messages.ns.size], index[messages.ns.size :]
 
 
-def _sum_links(messages: Messages) -> list[Link]:
+def _sum_links(messages: Messages) -> list[numbers.Link]:
     """Return a link for each pair, most bytes first."""
     code, first = encode_rows(messages.is_mpi.astype(np.int64), messages.sender, messages.receiver)
     rated = messages.ns > 0
@@ -131,8 +123,8 @@ def _sum_links(messages: Messages) -> list[Link]:
     )
     columns = [messages.is_mpi[first], messages.sender[first], messages.receiver[first], messages.between_nodes[first]]
     links = [
-        Link(
-            library=MPI if is_mpi else NCCL,
+        numbers.Link(
+            library=numbers.MPI if is_mpi else numbers.NCCL,
             sender=sender,
             receiver=receiver,
             between_nodes=between,
@@ -212,12 +204,12 @@ def _group(messages: Messages, *, by_pair: bool) -> _Groups:
     return groups.take(np.flatnonzero(groups.median >= FEWEST_ERRORS * groups.error))
 
 
-def _list_rates(groups: _Groups, *, with_ends: bool) -> list[MessageRate]:
+def _list_rates(groups: _Groups, *, with_ends: bool) -> list[numbers.MessageRate]:
     """Return the rate of each group, most bytes first."""
     order = np.argsort(-(groups.bytes * groups.messages), kind="stable")
     return [
-        MessageRate(
-            library=MPI if row.is_mpi else NCCL,
+        numbers.MessageRate(
+            library=numbers.MPI if row.is_mpi else numbers.NCCL,
             between_nodes=bool(row.between_nodes),
             bytes=row.bytes,
             together=row.together,
@@ -241,15 +233,15 @@ def _list_lines(groups: _Groups) -> list[Any]:
     return [_Groups._make(row) for row in zip(*(column.tolist() for column in groups), strict=True)]
 
 
-def _list_slow(groups: _Groups, *, are_nodes: bool) -> list[SlowLink]:
+def _list_slow(groups: _Groups, *, are_nodes: bool) -> list[numbers.SlowLink]:
     """Return the slow pairs, the one with the lowest rate relative to its peers first."""
     peers, _ = encode_rows(groups.is_mpi, groups.between_nodes, groups.bytes, groups.together)
     pair, _ = encode_rows(groups.is_mpi, groups.sender, groups.receiver)
     times = PairTimes(peers, pair, groups.bytes, groups.messages, groups.low, groups.median, groups.high, groups.error)
     slow = find_slow_pairs(times)
     found = [
-        SlowLink(
-            library=MPI if row.is_mpi else NCCL,
+        numbers.SlowLink(
+            library=numbers.MPI if row.is_mpi else numbers.NCCL,
             are_nodes=are_nodes,
             sender=row.sender,
             receiver=row.receiver,
@@ -270,7 +262,7 @@ def _list_slow(groups: _Groups, *, are_nodes: bool) -> list[SlowLink]:
 # ---- all-to-all ------------------------------------------------------------------------------------------------------
 
 
-def _sum_grouped(job: Job, messages: Messages) -> Sequence[AllToAll]:
+def _sum_grouped(job: Job, messages: Messages) -> Sequence[numbers.AllToAll]:
     """Return what each rank sends in NCCL kernels that send to several GPUs."""
     nccl = messages.take(~messages.is_mpi)
     kernels = int(nccl.kernel.max(initial=-1)) + 1
@@ -281,10 +273,10 @@ def _sum_grouped(job: Job, messages: Messages) -> Sequence[AllToAll]:
     return _make_exchange(job, _GROUPED, np.unique(grouped.kernel).size, grouped.sending_task, grouped.bytes)
 
 
-def _sum_mpi(job: Job) -> list[AllToAll]:
+def _sum_mpi(job: Job) -> list[numbers.AllToAll]:
     """Return what each rank sends in each MPI function of all-to-all exchanges, if the reports record sizes."""
     parts = list(job.engine.sum_up(lambda index: _load_mpi(job, index), range(len(job.reports))))
-    found: list[AllToAll] = []
+    found: list[numbers.AllToAll] = []
     for name in sorted({name for part in parts for name in part}):
         here = [part[name] for part in parts if name in part]
         task, sent = (np.concatenate(columns) for columns in zip(*here, strict=True))
@@ -310,17 +302,17 @@ def _load_mpi(job: Job, index: int) -> dict[str, tuple[IntArray, IntArray]]:
     return calls
 
 
-def _make_exchange(job: Job, function: str, count: int, task: IntArray, size: IntArray) -> Sequence[AllToAll]:
+def _make_exchange(job: Job, function: str, count: int, task: IntArray, size: IntArray) -> Sequence[numbers.AllToAll]:
     """Return the exchanges of one function; none if fewer than two ranks take part or nothing is sent."""
     sent = _add(task, size, len(job.tree.model.tasks))
     used = np.unique(task).tolist()
     if len(used) < 2 or not sent.any():
         return []
     rows = [
-        SentBytes(rank=job.tree.ranks[number], task=job.tree.model.tasks[number].name, bytes=int(sent[number]))
+        numbers.SentBytes(rank=job.tree.ranks[number], task=job.tree.model.tasks[number].name, bytes=int(sent[number]))
         for number in used
     ]
-    return [AllToAll(function=function, count=int(count), sent=rows)]
+    return [numbers.AllToAll(function=function, count=int(count), sent=rows)]
 
 
 FEWEST, FEWEST_PEERS = 8, 2

@@ -53,7 +53,7 @@ class Messages(NamedTuple):
     between_nodes: BoolArray
     bytes: IntArray
     kernel: IntArray
-    """Number of the kernel or call that sends; kernels and calls of several messages have them in common."""
+    """Index of the sending kernel or call; several messages may share one."""
     together: IntArray
     """The most messages that the kernel or call of a side carries."""
     is_closed: BoolArray
@@ -112,7 +112,8 @@ def _list_of_source(
     ends = [end.astype(np.int64) for end in ends]
 
     known = [column.is_known for column in _get_sides(pairs)]
-    wait = [_find_wait(waits, side) for side in _get_sides(pairs)]
+    every = [waits.row, waits.begin, waits.end]
+    wait = [find_rows(every, [side.row, side.begin, side.end]) for side in _get_sides(pairs)]
     is_here = mark_inside(pairs.receive_begin, pairs.receive_end, job.scope.windows)
     is_shown = (ends[0] >= 0) & (ends[1] >= 0) & (tasks[0] >= 0) & (tasks[1] >= 0)
     counts = known[1] & is_shown & np.append(shown, False)[wait[1]] & is_here
@@ -124,7 +125,8 @@ def _list_of_source(
     has_parts = np.append(waits.has_parts & shown, False)
     certain = has_parts[wait[0]] & has_parts[wait[1]] & known[0]
     certain &= mark_inside(pairs.send_begin, pairs.send_end, job.scope.windows)
-    collectives = _list_distinct(parts.row, parts.begin)
+    once = np.flatnonzero(~mark_duplicates(parts.row, parts.begin))
+    collectives = [parts.row[once], parts.begin[once]]
     for side in _get_sides(pairs):
         certain &= find_rows(collectives, [side.row, side.begin]) < 0
     rated = certain & moving.is_certain & (pairs.bytes > 0) & (moving.ns > 0)
@@ -162,16 +164,6 @@ def _get_sides(pairs: MessagePairs) -> tuple[_Side, _Side]:
         _Side(pairs.send_row, pairs.send_begin, pairs.send_end, pairs.send_arrived),
         _Side(pairs.receive_row, pairs.receive_begin, pairs.receive_end, pairs.receive_arrived),
     )
-
-
-def _find_wait(waits: Waits, side: _Side) -> IntArray:
-    """Return the index in `waits` of the kernel or call of each message; -1 without one."""
-    return find_rows([waits.row, waits.begin, waits.end], [side.row, side.begin, side.end])
-
-
-def _list_distinct(*columns: IntArray) -> list[IntArray]:
-    once = np.flatnonzero(~mark_duplicates(*columns))
-    return [column[once] for column in columns]
 
 
 class _Moving(NamedTuple):

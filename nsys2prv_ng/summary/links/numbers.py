@@ -125,7 +125,7 @@ class LinkNumbers:
     links: list[Link]
     """By pair of GPUs or ranks, most bytes first."""
     node_links: list[Link]
-    """The same by pair of nodes; messages within a node are from the node to itself."""
+    """Links by pair of nodes; messages within a node are from the node to itself."""
     sizes: list[MessageRate]
     """By size, most bytes first."""
     rates: list[MessageRate]

@@ -8,19 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsys2prv_ng.summary.links.numbers import (
-    ETHERNET,
-    INFINIBAND,
-    KERNELS,
-    NETWORK,
-    NVLINK,
-    PCIE,
-    TRANSFER,
-    Link,
-    LinkMetric,
-    LinkNumbers,
-    MessageRate,
-)
+from nsys2prv_ng.summary.links import numbers
 from nsys2prv_ng.summary.links.words import name_class, name_end
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.grid import Bytes, Cell, Column, Count, Grid, Name, Ns, Rate, Share, make_columns
@@ -29,13 +17,13 @@ from nsys2prv_ng.text.names import clean_name, name_task
 NO_COLLECTIVES = "Collectives belong to no pair: reports do not record the path of their data"
 
 
-def list_link_tables(links: LinkNumbers) -> list[Grid]:
+def list_link_tables(links: numbers.LinkNumbers) -> list[Grid]:
     """Return all tables on messages."""
     makers = (tabulate_message_rates, tabulate_node_links, tabulate_links, tabulate_exchanges)
     return [make(links) for make in makers]
 
 
-def tabulate_message_rates(links: LinkNumbers) -> Grid:
+def tabulate_message_rates(links: numbers.LinkNumbers) -> Grid:
     """Return the rates of messages by size, within and between nodes apart, most bytes first."""
     by_pair: dict[tuple[object, ...], list[float]] = {}
     for rate in links.rates:
@@ -63,24 +51,24 @@ def tabulate_message_rates(links: LinkNumbers) -> Grid:
     return Grid(caption=caption, columns=make_columns(*titles), rows=rows, names=2, more="sizes")
 
 
-def _get_key(rate: MessageRate) -> tuple[object, ...]:
+def _get_key(rate: numbers.MessageRate) -> tuple[object, ...]:
     return rate.library, rate.between_nodes, rate.bytes, rate.together
 
 
-def tabulate_node_links(links: LinkNumbers) -> Grid:
+def tabulate_node_links(links: numbers.LinkNumbers) -> Grid:
     """Return the traffic of each pair of nodes; no rows for a single node, whose pairs another table has."""
     rows = links.node_links if any(link.between_nodes for link in links.node_links) else []
     return _tabulate("Messages between nodes", [clean_name(node) for node in links.nodes], rows)
 
 
-def tabulate_links(links: LinkNumbers, between: bool | None = None) -> Grid:
+def tabulate_links(links: numbers.LinkNumbers, between: bool | None = None) -> Grid:
     """Return the traffic of pairs of GPUs or ranks: of all, or those within (False) or `between` (True) nodes."""
     kinds = {"GPUs" if end.gpu is not None else "ranks" for end in links.ends}
     rows = [link for link in links.links if between in (None, link.between_nodes)]
     return _tabulate(f"Messages between {' and '.join(sorted(kinds))}", [name_end(end) for end in links.ends], rows)
 
 
-def _tabulate(caption: str, names: Sequence[str], links: Sequence[Link]) -> Grid:
+def _tabulate(caption: str, names: Sequence[str], links: Sequence[numbers.Link]) -> Grid:
     rows: list[list[Cell]] = [
         [
             Name(names[link.sender]),
@@ -102,43 +90,45 @@ def _tabulate(caption: str, names: Sequence[str], links: Sequence[Link]) -> Grid
     )
 
 
-def tabulate_exchanges(links: LinkNumbers) -> Grid:
+def tabulate_exchanges(links: numbers.LinkNumbers) -> Grid:
     """Return how evenly ranks send in all-to-all exchanges."""
-    rows: list[list[Cell]] = []
-    for exchange in links.all_to_all:
-        most = max(exchange.sent, key=lambda rank: rank.bytes)
-        sizes = [rank.bytes for rank in exchange.sent]
-        rows.append(
-            [
-                exchange.function,
-                Name(name_task(most.rank, most.task)) if most.bytes > min(sizes) else "-",
-                Count(exchange.count),
-                Bytes(min(sizes)),
-                Bytes(sum(sizes) / len(sizes)),
-                Bytes(most.bytes),
-                f"{exchange.imbalance:.2f}",
-            ]
-        )
+    exchanges = [
+        (each, [rank.bytes for rank in each.sent], max(each.sent, key=lambda rank: rank.bytes))
+        for each in links.all_to_all
+    ]
+    rows: list[list[Cell]] = [
+        [
+            exchange.function,
+            Name(name_task(most.rank, most.task)) if most.bytes > min(sizes) else "-",
+            Count(exchange.count),
+            *map(Bytes, (min(sizes), sum(sizes) / len(sizes), most.bytes)),
+            f"{exchange.imbalance:.2f}",
+        ]
+        for exchange, sizes, most in exchanges
+    ]
     titles = ("all-to-all", "sends most", "count", "least", "mean", "most", "most / mean")
     caption = "Bytes that ranks send in all-to-all exchanges"
     return Grid(caption=caption, columns=make_columns(*titles), rows=rows, names=2)
 
 
 NO_PEAK = "Percentages are of the peak of the counter: reports do not contain the speed of links"
-_ORDER = (NVLINK, PCIE, INFINIBAND, ETHERNET, NETWORK)
-_TITLES = {TRANSFER: "NCCL transfer", KERNELS: "NCCL kernels"}
+_ORDER = (numbers.NVLINK, numbers.PCIE, numbers.INFINIBAND, numbers.ETHERNET, numbers.NETWORK)
+_TITLES = {numbers.TRANSFER: "NCCL transfer", numbers.KERNELS: "NCCL kernels"}
 """Columns of the second mean, by what it covers."""
 
 
-def tabulate_link_metrics(metrics: Sequence[LinkMetric]) -> Grid:
+def tabulate_link_metrics(metrics: Sequence[numbers.LinkMetric]) -> Grid:
     """Return the mean of each counter over all its links, and the lowest and highest mean; the highest means first."""
-    by_counter: dict[tuple[str, str, str], list[LinkMetric]] = {}
+    by_counter: dict[tuple[str, str, str], list[numbers.LinkMetric]] = {}
     for metric in metrics:
         by_counter.setdefault((metric.link, metric.metric, metric.nccl), []).append(metric)
     rows: list[list[Cell]] = []
-    for (link, counter, _), links in sorted(by_counter.items(), key=lambda item: (_rank(item[0][0]), _weigh(item[1]))):
-        means, is_rate = [mean for own in links if (mean := own.mean) is not None], _are_rates(links)
-        extremes = [_show([pick(means)], is_rate) if len(means) > 1 else "" for pick in (min, max)]
+    order = {link: number for number, link in enumerate(_ORDER)}
+    for (link, counter, _), links in sorted(
+        by_counter.items(), key=lambda item: (order.get(item[0][0], len(order)), -(_average(_list_means(item[1])) or 0))
+    ):
+        means, is_rate = _list_means(links), _are_rates(links)
+        extremes = [_show([extreme(means)], is_rate) if len(means) > 1 else "" for extreme in (min, max)]
         first: list[Cell] = [Name(link), Name(counter), Count(len(links)), _show(means, is_rate)]
         rows.append([*first, *extremes, _count_samples(links), *_show_nccl(links)])
     titles: list[str | Column] = ["link", "counter", "links", "mean"]
@@ -154,18 +144,18 @@ def tabulate_link_metrics(metrics: Sequence[LinkMetric]) -> Grid:
     )
 
 
-def tabulate_links_with_metrics(metrics: Sequence[LinkMetric]) -> Grid:
+def tabulate_links_with_metrics(metrics: Sequence[numbers.LinkMetric]) -> Grid:
     """Return the means of each counter of each link."""
     rows: list[list[Cell]] = []
     for metric in metrics:
-        mean = _show([] if metric.mean is None else [metric.mean], _are_rates([metric]))
+        mean = _show(_list_means([metric]), _are_rates([metric]))
         names = [Name(name_link(metric)), Name(metric.metric)]
         rows.append([*names, mean, _count_samples([metric]), *_show_nccl([metric])])
     columns = make_columns("on", "counter", "mean", "samples", *_make_nccl_columns())
     return Grid(caption="Counters of each link", columns=columns, rows=rows, names=2, more="counters of links")
 
 
-def name_link(metric: LinkMetric) -> str:
+def name_link(metric: numbers.LinkMetric) -> str:
     """Return the device and its node, for a text."""
     return f"{clean_name(metric.node)} {clean_name(metric.device)}"
 
@@ -175,11 +165,11 @@ def _make_nccl_columns() -> list[Column]:
     return [*second, Column("samples then", optional=True)]
 
 
-def _count_samples(links: Sequence[LinkMetric]) -> Count:
+def _count_samples(links: Sequence[numbers.LinkMetric]) -> Count:
     return Count(sum(link.samples for link in links))
 
 
-def _show_nccl(links: Sequence[LinkMetric]) -> list[Cell]:
+def _show_nccl(links: Sequence[numbers.LinkMetric]) -> list[Cell]:
     """Return the mean during NCCL in the column of what it covers, and the number of its samples."""
     during = links[0].nccl
     if not during:
@@ -189,24 +179,21 @@ def _show_nccl(links: Sequence[LinkMetric]) -> list[Cell]:
     return [*(cell if nccl == during else "" for nccl in _TITLES), Count(sum(link.nccl_samples for link in links))]
 
 
-def _are_rates(links: Sequence[LinkMetric]) -> bool:
+def _are_rates(links: Sequence[numbers.LinkMetric]) -> bool:
     """Return whether means are in bytes/s, otherwise in percent."""
     return all(link.percent is None for link in links)
 
 
-def _rank(link: str) -> int:
-    return _ORDER.index(link) if link in _ORDER else len(_ORDER)
+def _list_means(links: Sequence[numbers.LinkMetric]) -> list[float]:
+    """Return the means of the links that have enough samples."""
+    return [mean for link in links if (mean := link.mean) is not None]
 
 
-def _weigh(links: Sequence[LinkMetric]) -> float:
-    """Return the negative mean of all links, by which counters are sorted."""
-    means = [mean for link in links if (mean := link.mean) is not None]
-    return -sum(means) / len(means) if means else 0.0
+def _average(means: Sequence[float]) -> float | None:
+    return sum(means) / len(means) if means else None
 
 
 def _show(means: Sequence[float], is_rate: bool) -> Cell:
     """Return a cell of the mean of means, a rate (bytes/s) or a percentage; "-" if all have too few samples."""
-    if not means:
-        return Rate(None)
-    mean = sum(means) / len(means)
-    return Rate(mean) if is_rate else Share(mean, 100)
+    mean = _average(means)
+    return Rate(mean) if is_rate or mean is None else Share(mean, 100)

@@ -105,13 +105,7 @@ class _Sums(NamedTuple):
 
 
 def _make_gpu(
-    job: Job,
-    devices: Devices,
-    row: int,
-    level: MemoryLevel,
-    sums: _Sums,
-    steps: Steps | None,
-    kernel_ns: FloatTable,
+    job: Job, devices: Devices, row: int, level: MemoryLevel, sums: _Sums, steps: Steps | None, kernel_ns: FloatTable
 ) -> GpuMemory:
     device = devices.rows[row]
     allocations, allocated, frees, freed = sums.changes.get(row, np.zeros(4, np.int64)).tolist()

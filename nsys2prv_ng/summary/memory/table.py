@@ -28,7 +28,7 @@ def tabulate_memory(memory: MemoryNumbers, time: str, shift_ns: int = 0) -> Grid
             Bytes(gpu.peak_bytes),
             "" if gpu.peak_step is None else f"{gpu.peak_step}",
             Moment(gpu.peak_at_ns + shift_ns),
-            Name(_describe_peak(gpu)),
+            Name(f"{gpu.peak_range or NO_RANGE}, {gpu.peak_call}" if gpu.peak_call else ""),
         ]
         use: list[Cell] = [Bytes(gpu.begin_bytes), Bytes(gpu.end_bytes), Growth(gpu.growth_per_step)]
         rows.append([Name(f"{gpu.node} GPU {gpu.gpu}"), Name(name_users(gpu)), *peak, *use])
@@ -43,10 +43,6 @@ def tabulate_memory(memory: MemoryNumbers, time: str, shift_ns: int = 0) -> Grid
         more="GPUs",
         weights=[(abs(gpu.growth_per_step or 0), gpu.peak_bytes) for gpu in memory.gpus],
     )
-
-
-def _describe_peak(gpu: GpuMemory) -> str:
-    return f"{gpu.peak_range or NO_RANGE}, {gpu.peak_call}" if gpu.peak_call else ""
 
 
 def tabulate_allocations(memory: MemoryNumbers) -> Grid:

@@ -19,25 +19,16 @@ from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.step_functions import StepFunction, split_at_steps
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.paraver.event_types import (
-    PATH_COMPUTE,
-    PATH_CUDA_CALL,
-    PATH_HOST,
-    PATH_KINDS,
-    PATH_MEMORY,
-    PATH_MOVING,
-    PATH_MPI,
-    PATH_SYSTEM_CALL,
-)
+from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.replay.analyse import analyse, load_experiment
 from nsys2prv_ng.replay.excerpt import is_too_large
 from nsys2prv_ng.replay.ideal_network import Savings, measure_savings
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
 from nsys2prv_ng.summary.path.numbers import PathName, PathNumbers, PathOfRank, PathPart, PathRange, PathStep
 
-_OPERATIONS = (PATH_COMPUTE, PATH_MOVING, PATH_MEMORY)
+_OPERATIONS = (types.PATH_COMPUTE, types.PATH_MOVING, types.PATH_MEMORY)
 """Kinds of segments with an imbalance."""
-_ON_HOST = (PATH_CUDA_CALL, PATH_SYSTEM_CALL, PATH_HOST, PATH_MPI)
+_ON_HOST = (types.PATH_CUDA_CALL, types.PATH_SYSTEM_CALL, types.PATH_HOST, types.PATH_MPI)
 """Kinds of segments on host threads."""
 _MOST_PARTS = 100
 """Most parts of a path that are listed, the parts with most time first; names and ranges are listed completely."""
@@ -52,7 +43,7 @@ def sum_critical_path(job: Job, path: CriticalPath) -> PathNumbers:
         windows_ns=[(low - job.scope.origin, high - job.scope.origin) for low, high in path.windows],
         step_name=None if path.steps is None else path.steps.name,
         steps=_sum_steps(path),
-        classes={PATH_KINDS[kind]: ns for (kind,), ns in _add_up(path.length, kinds)},
+        classes={types.PATH_KINDS[kind]: ns for (kind,), ns in _add_up(path.length, kinds)},
         ranks=[_make_rank(job, task, ns) for (task,), ns in _add_up(path.length, tasks)],
         names=_sum_names(path, kinds),
         ranges=[
@@ -97,7 +88,7 @@ def _sum_names(path: CriticalPath, kinds: IntArray) -> list[PathName]:
     counts = _count_operations(path, kinds, path.name)
     return [
         PathName(
-            path_class=PATH_KINDS[kind],
+            path_class=types.PATH_KINDS[kind],
             name=path.names[name],
             count=counts[kind, name],
             ns=ns,
@@ -122,7 +113,7 @@ def _sum_parts(job: Job, path: CriticalPath, kinds: IntArray, tasks: IntArray) -
         kind, name, in_range = part_keys
         parts.append(
             PathPart(
-                path_class=PATH_KINDS[kind],
+                path_class=types.PATH_KINDS[kind],
                 name=_get_text(path.names, name),
                 range=_get_text(path.ranges, in_range),
                 count=counts[part_keys],
@@ -145,7 +136,7 @@ def _sum_steps(path: CriticalPath) -> list[PathStep]:
         pieces.end - pieces.begin, pieces.value, path.kind[pieces.interval].astype(np.int64)
     ):
         if 0 <= step < len(numbers):
-            classes[step][PATH_KINDS[kind]] = ns
+            classes[step][types.PATH_KINDS[kind]] = ns
     return [
         PathStep(number=number, ns=sum(times.values()), classes=times)
         for number, times in zip(numbers, classes, strict=True)

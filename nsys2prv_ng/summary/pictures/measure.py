@@ -9,14 +9,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis import row_states as states
-from nsys2prv_ng.analysis.efficiency.typical_step import (
-    LongestStates,
-    StepSpan,
-    choose_steps,
-    find_step,
-    list_ranges,
-    make_step_edges,
-)
+from nsys2prv_ng.analysis.efficiency import typical_step
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, make_plan
 from nsys2prv_ng.analysis.gpus import waiting as gpu_waits
 from nsys2prv_ng.analysis.gpus.activity import Devices, list_devices
@@ -55,11 +48,11 @@ def collect_pictures(job: Job, waits: Waits, slow: int | None = None) -> Picture
     fewest, most = _BINS
     bins = max(fewest, min(most, _MOST_CELLS // (_MOST_MAPS * max(count, 1))))
     edges = make_edges(begin, max(begin + 1, end), bins)
-    chosen = [] if plan.steps is None or not count else choose_steps(plan.steps)
+    chosen = [] if plan.steps is None or not count else typical_step.choose_steps(plan.steps)
     is_typical = len(chosen) == 1
     if slow is not None and plan.steps is not None and is_typical:
-        chosen.append(find_step(plan.steps, slow))
-    step_edges = [make_step_edges(step, count) for step in chosen]
+        chosen.append(typical_step.find_step(plan.steps, slow))
+    step_edges = [typical_step.make_step_edges(step, count) for step in chosen]
     swept = [_sweep(job, waits, plan, rows, edges, step_edges) for rows in groups]
     steps = [
         _draw_step(job, waits, step, [(part.longest[n], part.rows) for part in swept]) for n, step in enumerate(chosen)
@@ -86,7 +79,7 @@ class _Swept(NamedTuple):
     """What the rows of a group did: over all time, and in each chosen step."""
 
     shares: Shares
-    longest: list[LongestStates]
+    longest: list[typical_step.LongestStates]
     rows: _Rows
 
 
@@ -94,7 +87,7 @@ def _sweep(job: Job, waits: Waits, plan: WindowPlan, rows: _Rows, edges: IntArra
     """Sweep once over the states of the rows of a group."""
     count = len(rows.activities) + 1
     shares = Shares(rows.row, edges, {key: kind.states for key, kind in rows.kinds.items()}, count)
-    longest = [LongestStates(rows.row, step, count) for step in steps]
+    longest = [typical_step.LongestStates(rows.row, step, count) for step in steps]
     if rows.kinds or longest:
         swept = states.list_gpu_states(job, waits) if rows.are_gpus else states.list_host_states(job, waits, plan)
         for flat in swept:
@@ -161,16 +154,10 @@ _HOST_KINDS = {
         (states.OWN_CODE, states.CUDA),
     ),
     "moving": MapKind(
-        "MPI: transfer",
-        "Time in which MPI calls moved data.",
-        "analysis/nccl_waiting",
-        (states.MPI_MOVING,),
+        "MPI: transfer", "Time in which MPI calls moved data.", "analysis/nccl_waiting", (states.MPI_MOVING,)
     ),
     "waiting": MapKind(
-        "MPI: wait",
-        "Time in which MPI calls waited for another rank.",
-        "analysis/nccl_waiting",
-        (states.MPI_WAITING,),
+        "MPI: wait", "Time in which MPI calls waited for another rank.", "analysis/nccl_waiting", (states.MPI_WAITING,)
     ),
     "not_split": MapKind(
         "MPI: unclassified",
@@ -272,7 +259,9 @@ def _draw_others(job: Job, waits: Waits, devices: Devices, plan: WindowPlan, edg
 # ---- the typical step ------------------------------------------------------------------------------------------------
 
 
-def _draw_step(job: Job, waits: Waits, step: StepSpan, swept: Sequence[tuple[LongestStates, _Rows]]) -> TypicalStep:
+def _draw_step(
+    job: Job, waits: Waits, step: typical_step.StepSpan, swept: Sequence[tuple[typical_step.LongestStates, _Rows]]
+) -> TypicalStep:
     """Return the step with the rows and activities of all groups, one group after the other."""
     activities: dict[str, str] = {}
     values = []
@@ -287,7 +276,7 @@ def _draw_step(job: Job, waits: Waits, step: StepSpan, swept: Sequence[tuple[Lon
         rows=[name for _, rows in swept for name in rows.names],
         activities=activities,
         values=np.concatenate(values),
-        ranges=list_ranges(job, waits, step),
+        ranges=typical_step.list_ranges(job, waits, step),
     )
 
 

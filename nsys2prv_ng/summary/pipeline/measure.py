@@ -260,12 +260,7 @@ def _choose_part(value: int, marks: IntArray) -> int:
     return _OTHER
 
 
-_COMPUTES = (
-    waiting.COMPUTE_ALONE,
-    waiting.COMPUTE_OVER_MOVING,
-    waiting.WAITING_HIDDEN,
-    waiting.COMPUTE_OVER_UNSPLIT,
-)
+_COMPUTES = (waiting.COMPUTE_ALONE, waiting.COMPUTE_OVER_MOVING, waiting.WAITING_HIDDEN, waiting.COMPUTE_OVER_UNSPLIT)
 
 
 # ---- pace ------------------------------------------------------------------------------------------------------------

@@ -42,11 +42,6 @@ class PipelineStage:
         """Time without work, because the neighbour had not sent yet."""
         return self.receive_wait_ns + self.idle_ns
 
-    @property
-    def stalled_ns(self) -> int:
-        """Time in which the stage waits for another stage."""
-        return self.bubble_ns + self.send_wait_ns + self.collective_wait_ns
-
 
 @dataclass(frozen=True, kw_only=True)
 class PipelineNumbers:

@@ -48,7 +48,7 @@ _Sums = dict[int, dict[_Field, CoveredValues]]
 
 
 class _Kernels(NamedTuple):
-    """The same kernels by class (an index into KERNELS_BY_CLASS), and by the node in which they were launched.
+    """Kernels by class (an index into KERNELS_BY_CLASS), and again by the node in which they were launched.
 
     The last number of a node is for none.
     """

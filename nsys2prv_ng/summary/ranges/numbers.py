@@ -71,7 +71,7 @@ class RangeOfTask:
     waiting_ns: int = 0
     """Time in it in which its thread waited for other ranks."""
     gpu_waiting_ns: int = 0
-    """The same, plus the time in which the GPU of the task only waited for other ranks while the thread went on."""
+    """`waiting_ns` and the time in which the GPU of the task only waited for other ranks while the thread went on."""
     unsplit_ns: int = 0
     """More time in it that may have been waiting: see summary/ranges/waiting.py."""
     per_step: int = 0

@@ -6,13 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nsys2prv_ng.summary.kernels.numbers import (
-    LEAST_SAMPLED,
-    LIMIT_PERCENT,
-    NEITHER,
-    KernelActivity,
-    UnitActivity,
-)
+from nsys2prv_ng.summary.kernels.numbers import LEAST_SAMPLED, LIMIT_PERCENT, NEITHER, KernelActivity, UnitActivity
 from nsys2prv_ng.summary.ranges.numbers import RangeNode, RangeOfTask, RepeatedRange
 from nsys2prv_ng.text.formatting import count_noun, format_percent, shorten_range_name
 from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, Rate, Share, Term, make_columns
@@ -218,13 +212,7 @@ def _list_limits(tree: Sequence[RangeNode]) -> list[str]:
 
 def _list_cells(activity: UnitActivity, every: Sequence[UnitActivity]) -> list[Cell]:
     """Return the cells of one of the activities of a table, but the last one."""
-    percents = (
-        activity.sm_active,
-        activity.sm_issue,
-        activity.tensor_active,
-        activity.dram_read,
-        activity.dram_write,
-    )
+    percents = (activity.sm_active, activity.sm_issue, activity.tensor_active, activity.dram_read, activity.dram_write)
     nvlink: Cell = _show(activity.nvlink) if _moves_data(every) else ""
     return [Count(activity.samples), *map(_show, percents), nvlink]
 

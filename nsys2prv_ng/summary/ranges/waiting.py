@@ -31,13 +31,7 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.reading.opened_events import load_opened_events
 from nsys2prv_ng.records.runs import Run
-from nsys2prv_ng.summary.covered_time import (
-    NO_INTERVALS,
-    CoveredTime,
-    Intervals,
-    find_intervals,
-    join_intervals,
-)
+from nsys2prv_ng.summary.covered_time import NO_INTERVALS, CoveredTime, Intervals, find_intervals, join_intervals
 from nsys2prv_ng.summary.ranges.numbers import RangeOfTask
 
 _BLOCKING = re.compile("Synchronize|Memcpy")

@@ -60,12 +60,11 @@ def measure_bandwidth(job: Job, waits: Waits, parts: Parts, shown: IntArray) -> 
         rate(table.names[function], table.communicators[communicator], *row)
         for function, communicator, *row in zip(*(column.tolist() for column in sums.values()), strict=True)
     ]
-    known = [_name(bandwidth, *names.get(bandwidth.communicator, ("", ""))) for bandwidth in rated if bandwidth]
+    known = []
+    for each in filter(None, rated):
+        name, label = names.get(each.communicator, ("", ""))
+        known.append(replace(each, communicator_name=name, communicator_label=label))
     return sorted(known, key=lambda b: (-b.bytes * b.count, b.function, b.communicator, b.bytes))
-
-
-def _name(bandwidth: Bandwidth, name: str, label: str) -> Bandwidth:
-    return replace(bandwidth, communicator_name=name, communicator_label=label)
 
 
 def rate(function: str, communicator: str, ranks: int, size: int, count: int, ns: int) -> Bandwidth | None:

@@ -66,11 +66,6 @@ class RankWaits:
         """Time that others waited for the task, in NCCL and in MPI."""
         return self.caused_wait_ns + (self.mpi.caused_wait_ns if self.mpi is not None else 0)
 
-    @property
-    def all_caused_in_messages_ns(self) -> int:
-        """The part of `all_caused_ns` in sends and receives."""
-        return self.caused_in_messages_ns + (self.mpi.caused_in_messages_ns if self.mpi is not None else 0)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Lateness:
@@ -181,7 +176,7 @@ class WaitNumbers:
     costs: list[LateCost]
     bandwidth: list[Bandwidth]
     excess: list[Excess] = field(default_factory=list)
-    """Of the task for which the others waited longest, the largest excess first."""
+    """What takes longer on the task for which the others waited longest, the largest excess first."""
     links: LinkNumbers | None = None
     """Messages by pair; None without any, and in summaries of older versions."""
     pipeline: PipelineNumbers | None = None

@@ -16,7 +16,7 @@ from nsys2prv_ng.summary.waits.numbers import (
 )
 from nsys2prv_ng.summary.waits.words import find_main_reasons, group_costs, list_bandwidth, list_stragglers
 from nsys2prv_ng.text.formatting import count_noun, shorten_range_name
-from nsys2prv_ng.text.grid import Bar, BarPart, Bytes, Cell, Column, Count, Grid, Name, Ns, Rate, make_columns
+from nsys2prv_ng.text.grid import Bar, BarPart, Bytes, Cell, Column, Count, Grid, Name, Ns, Rate, make_columns, tabulate
 from nsys2prv_ng.text.names import name_task
 
 _WAIT, _HIDDEN_WAIT, _TRANSFER, _UNSPLIT = "waiting_ns", "hidden_wait_ns", "moving_ns", "not_split_ns"
@@ -29,14 +29,7 @@ def tabulate_nccl_waits(waits: WaitNumbers) -> Grid:
     """Return the time of each task in NCCL kernels, and how long others waited for it."""
     ranks = [rank for rank in waits.ranks if rank.nccl_ns or rank.caused_wait_ns] if waits.split else []
     main = find_main_reasons(group_costs(waits.costs, waits.culprits))
-    titles: list[str | Column] = [
-        "",
-        "root cause",
-        "NCCL time",
-        "wait time",
-        "exposed wait",
-        Column("transfer", minor=True),
-    ]
+    titles = ("", "root cause", "NCCL time", "wait time", "exposed wait", Column("transfer", minor=True))
     scale = max((rank.nccl_ns for rank in ranks), default=0)
     rows: list[_Row] = []
     for rank in ranks:
@@ -135,7 +128,8 @@ def tabulate_excess(waits: WaitNumbers, whole_ns: int, steps: int) -> Grid:
     `whole_ns`: the time that numbers cover. `steps`: the number of steps in it; 0 without steps.
     """
     listed = [row for row in waits.excess if row.ns - row.others_ns >= _LEAST_EXCESS * whole_ns]
-    late = name_task(*_find_latest(waits)) if listed else ""
+    stragglers = list_stragglers(waits)[:1] if listed else []
+    late = "".join(name_task(rank.rank, rank.task) for rank, _ in stragglers)
     rows: list[list[Cell]] = [
         [
             Name(shorten_range_name(row.domain, row.name) if row.kind == "range" else row.name),
@@ -151,12 +145,6 @@ def tabulate_excess(waits: WaitNumbers, whole_ns: int, steps: int) -> Grid:
         rows=rows,
         names=2,
     )
-
-
-def _find_latest(waits: WaitNumbers) -> tuple[int | None, str]:
-    """Return rank and name of the task for which the others waited longest."""
-    late = list_stragglers(waits)[0][0]
-    return late.rank, late.task
 
 
 # ---- communicators ---------------------------------------------------------------------------------------------------
@@ -180,60 +168,58 @@ def tabulate_communicators(waits: WaitNumbers) -> Grid:
 
 def tabulate_bandwidth(bandwidth: Sequence[Bandwidth]) -> Grid:
     """Return the bandwidth of collectives by function, number of ranks and size, most bytes first."""
-    rows: list[list[Cell]] = [
+    count = count_noun(sum(part.count for part in bandwidth), "collective")
+    return tabulate(
+        list_bandwidth(bandwidth),
         [
-            Name(row.function),
-            Name(row.communicator),
-            Count(row.ranks),
-            row.size,
-            Count(row.operations),
-            Ns(row.ns / row.operations),
-            Rate(row.algorithm_bytes_per_s),
-            Rate(row.bus_bytes_per_s),
-        ]
-        for row in list_bandwidth(bandwidth)
-    ]
-    count = sum(part.count for part in bandwidth)
-    caption = f"Bandwidth of {count_noun(count, 'collective')} from the last arrival on, without wait time"
-    name = Column("communicator", optional=True, minor=True)
-    columns = make_columns("NCCL", name, "ranks", "size", "count", "mean", "algbw", "busbw")
-    return Grid(caption=caption, columns=columns, rows=rows, names=2, more="sizes")
+            ("NCCL", lambda row: Name(row.function)),
+            (Column("communicator", optional=True, minor=True), lambda row: Name(row.communicator)),
+            ("ranks", lambda row: Count(row.ranks)),
+            ("size", lambda row: row.size),
+            ("count", lambda row: Count(row.operations)),
+            ("mean", lambda row: Ns(row.ns / row.operations)),
+            ("algbw", lambda row: Rate(row.algorithm_bytes_per_s)),
+            ("busbw", lambda row: Rate(row.bus_bytes_per_s)),
+        ],
+        caption=f"Bandwidth of {count} from the last arrival on, without wait time",
+        names=2,
+        more="sizes",
+    )
 
 
 def tabulate_nccl(functions: Sequence[NcclNumbers]) -> Grid:
     """Return NCCL calls and kernels by function, the longest time first."""
-    rows: list[list[Cell]] = [
+    return tabulate(
+        functions,
         [
-            Name(collective.function),
-            Count(collective.calls),
-            Bytes(collective.bytes),
-            Count(collective.kernels),
-            Ns(collective.kernel_ns),
-            Rate.measure(collective.carried_bytes, collective.carried_ns),
-        ]
-        for collective in functions
-    ]
-    caption = "NCCL kernel time and rates include wait time"
-    columns = make_columns("NCCL", "calls", "size", "kernels", "kernel time", "rate")
-    return Grid(caption=caption, columns=columns, rows=rows, more="functions")
+            ("NCCL", lambda each: Name(each.function)),
+            ("calls", lambda each: Count(each.calls)),
+            ("size", lambda each: Bytes(each.bytes)),
+            ("kernels", lambda each: Count(each.kernels)),
+            ("kernel time", lambda each: Ns(each.kernel_ns)),
+            ("rate", lambda each: Rate.measure(each.carried_bytes, each.carried_ns)),
+        ],
+        caption="NCCL kernel time and rates include wait time",
+        more="functions",
+    )
 
 
 def tabulate_mpi(calls: Sequence[MpiNumbers]) -> Grid:
     """Return MPI calls by name, the longest time first."""
-    rows: list[list[Cell]] = [
+    return tabulate(
+        calls,
         [
-            Name(call.call),
-            Count(call.count),
-            Ns(call.total_ns),
-            Ns(call.total_ns / call.count),
-            Ns(call.max_ns),
-            Bytes(call.sent_bytes),
-            Bytes(call.received_bytes),
-            Rate.measure((call.sent_bytes or 0) + (call.received_bytes or 0), call.rated_ns),
-        ]
-        for call in calls
-    ]
-    columns = make_columns(
-        "MPI", "calls", "time", "mean", Column("max", minor=True), "sent", "received", Column("rate", minor=True)
+            ("MPI", lambda call: Name(call.call)),
+            ("calls", lambda call: Count(call.count)),
+            ("time", lambda call: Ns(call.total_ns)),
+            ("mean", lambda call: Ns(call.total_ns / call.count)),
+            (Column("max", minor=True), lambda call: Ns(call.max_ns)),
+            ("sent", lambda call: Bytes(call.sent_bytes)),
+            ("received", lambda call: Bytes(call.received_bytes)),
+            (
+                Column("rate", minor=True),
+                lambda call: Rate.measure((call.sent_bytes or 0) + (call.received_bytes or 0), call.rated_ns),
+            ),
+        ],
+        more="calls",
     )
-    return Grid(columns=columns, rows=rows, more="calls")

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import nsys2prv_ng
+from nsys2prv_ng.summary.answer.answer import answer
+from nsys2prv_ng.summary.answer.slow_steps import describe_reason
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.steps.numbers import OnlySlow, SlowStepNumbers
 from nsys2prv_ng.summary.steps.table import list_slow_tables
 from nsys2prv_ng.summary.text import format_summary
-from nsys2prv_ng.summary.verdicts.answer import answer
-from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
 from nsys2prv_ng.text.layout import MOST_ROWS
 from tests.conftest import Unpacked
 from tests.report_truth import Report

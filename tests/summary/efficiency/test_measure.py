@@ -31,8 +31,8 @@ from nsys2prv_ng.summary.efficiency.numbers import (
     StepOfRank,
 )
 from nsys2prv_ng.summary.efficiency.windows import list_windows
+from nsys2prv_ng.summary.efficiency.words import describe_parts, describe_steps
 from nsys2prv_ng.summary.text import format_efficiency, format_summary
-from nsys2prv_ng.summary.verdicts.efficiency import describe_parts, describe_steps
 from tests.spans import sum_lengths, unite
 from tests.steps.made_steps import make_steps
 

@@ -212,9 +212,9 @@ def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("kept")
     report = SAMPLES / "single-graph.sqlite"
     done = run("summary", report, "--talp", tmp_path / "file", "-q")
-    assert not done.stdout and "is no folder" in assert_one_line(done, 1)  # before the summary is made
+    assert not done.stdout and "is not a folder" in assert_one_line(done, 1)  # before the summary is made
     done = run("summary", report, "--talp", tmp_path / "file/run", "-q")
-    assert "file: is no folder" in assert_one_line(done, 1)
+    assert "file: is not a folder" in assert_one_line(done, 1)
     assert (tmp_path / "file").read_text() == "kept" and files(tmp_path) == ["file"]
     if Path("/sys/kernel").is_dir():  # not even root can write to it
         for folder in ("/sys/kernel", "/sys/kernel/run"):

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nsys2prv_ng.summary.answer.answer import answer
 from nsys2prv_ng.summary.kernels.cells import MOST_BLOCKS, Kernels, KernelTimes, Shape, find_blocks, sum_kernels
 from nsys2prv_ng.summary.kernels.numbers import SlowKernel, SlowMode, SlowModeNumbers, SlowTask
 from nsys2prv_ng.summary.kernels.slow_modes import LEAST_SHARE, group_modes, judge
-from nsys2prv_ng.summary.verdicts.answer import answer
-from nsys2prv_ng.summary.verdicts.slow_modes import describe_slow_modes
+from nsys2prv_ng.summary.kernels.words import describe_slow_modes
 from tests.conftest import DATA, Unpacked
 from tests.report_sets import find_set, list_sets, sets
 from tests.summary.kernels.slow_modes_truth import make_times, slow_down
@@ -220,15 +220,15 @@ MODE = SlowMode(
 
 def test_a_slow_mode_in_words() -> None:
     summary = make_summary(make_losses(compute=100))
-    assert describe_slow_modes(summary) == ""
+    assert describe_slow_modes(summary.slow_modes, has_several=summary.tasks > 1) == ""
     slow = SlowModeNumbers(steps=9, kernel_ns=100, judged_ns=90, modes=[MODE])
-    assert describe_slow_modes(replace(summary, slow_modes=slow)) == (
+    assert describe_slow_modes(slow, has_several=summary.tasks > 1) == (
         "rank 3, steps 5-7, 9: 2 names and launch shapes of kernels (90.0% of kernel time, first `kernel 0`) take 25.0%"
         " longer than usual, 6.00 ms lost (5.0% of these steps); clocks throttled, or another process? compare"
         " nvidia-smi -q -d CLOCK,PERFORMANCE on that GPU"
     )
     narrow = replace(MODE, kernel_share=0.1, kernels=MODE.kernels[:1], all_steps=True)
-    assert describe_slow_modes(replace(summary, slow_modes=replace(slow, modes=[narrow, MODE]))) == (
+    assert describe_slow_modes(replace(slow, modes=[narrow, MODE]), has_several=summary.tasks > 1) == (
         "rank 3, steps 5-7, 9: `kernel 0` takes 25.0% longer than on other ranks, 6.00 ms lost (5.0% of these steps);"
         " other kernels are as fast as usual: another algorithm, or more data?; 1 more slow mode: --details"
     )

@@ -22,8 +22,8 @@ from nsys2prv_ng.html.summary_sections.links import make_link_section
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.links.numbers import Link, LinkNumbers, SlowLink
 from nsys2prv_ng.summary.links.table import tabulate_exchanges
+from nsys2prv_ng.summary.links.words import describe_slow_links
 from nsys2prv_ng.summary.text import format_summary
-from nsys2prv_ng.summary.verdicts.links import describe_slow_links
 from nsys2prv_ng.text.layout import format_grid
 from tests.conftest import Unpacked
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, PEER, RANK, RANKS, SIZE, Call, Kernel, write_nccl_report
@@ -187,7 +187,7 @@ def test_a_slow_pair_is_named(
     reports = copy_to_hosts(locate(shared_reports, unpacked, PIPELINE), tmp_path, hosts)
     before = read_nccl(reports)
     healthy = summarize_reports(reports, IN_STEPS)
-    assert links_in(healthy).slow == [] and describe_slow_links(healthy) == []
+    assert links_in(healthy).slow == [] and describe_slow_links(healthy.links) == []
 
     slow_down(reports, [message for message in before if (message.sender, message.receiver) == pair])
     found = summarize_reports(reports, IN_STEPS)
@@ -207,7 +207,7 @@ def test_a_slow_pair_is_named(
     assert slow.peers_low_bytes_per_s == pytest.approx(min(medians.values()), rel=0.1)
     assert slow.peers_high_bytes_per_s == pytest.approx(max(medians.values()), rel=0.1)
     assert (slow.peers, slow.bytes) == (3, 1 << 23) and slow.count >= 24
-    [text] = describe_slow_links(found)
+    [text] = describe_slow_links(found.links)
     ends = [f"`{hosts[rank]}`" if are_nodes else f"rank {rank} ({hosts[rank]} GPU {rank})" for rank in pair]
     assert text.startswith(f"{ends[0]} -> {ends[1]}: ") and "its 3 peers 3." in text
 
@@ -230,7 +230,7 @@ def test_a_slow_pair_is_named(
 def test_no_pair_of_a_healthy_run_is_named(shared_reports: Path, unpacked: Unpacked, names: list[str]) -> None:
     for selection in (None, IN_STEPS):
         found = summarize_reports(locate(shared_reports, unpacked, names), selection)
-        assert describe_slow_links(found) == []
+        assert describe_slow_links(found.links) == []
 
 
 # ---- kernels of several messages -------------------------------------------------------------------------------------

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from nsys2prv_ng.summary.answer.answer import answer
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.text import format_summary
-from nsys2prv_ng.summary.verdicts.answer import answer
 from tests.conftest import Unpacked
 from tests.report_truth import Report
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, RANKS, SIZE, Call, Kernel, write_nccl_report

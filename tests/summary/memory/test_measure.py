@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.reading.open_reports import Selection
+from nsys2prv_ng.summary.answer.answer import answer
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.memory.numbers import ALLOCATOR_CALLS, GpuMemory, MemoryNumbers, is_blocking
-from nsys2prv_ng.summary.verdicts.answer import answer
 from tests.conftest import DATA, Unpacked
 from tests.report_sets import find_set, list_sets, sets
 from tests.sources.small_reports import PROCESS, UTC

@@ -22,8 +22,8 @@ from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.path.measure import sum_critical_path
 from nsys2prv_ng.summary.path.numbers import PathName, PathNumbers, PathOfRank, PathStep
+from nsys2prv_ng.summary.path.words import describe_path
 from nsys2prv_ng.summary.text import format_path
-from nsys2prv_ng.summary.verdicts.path import describe_path
 from tests.conftest import SAMPLES
 from tests.report_truth import Report
 from tests.steps import made_steps
@@ -69,7 +69,7 @@ def of_job(path: PathNumbers | None, tasks: int = 2, chosen: Sequence[str] = ())
 
 
 def describe(path: PathNumbers | None, tasks: int = 2, chosen: Sequence[str] = ()) -> str:
-    return describe_path(of_job(path, tasks, chosen))
+    return describe_path(path, has_several=tasks > 1, is_part="ranks" in chosen)
 
 
 def test_sums_of_a_small_path() -> None:

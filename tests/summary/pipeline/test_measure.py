@@ -22,8 +22,8 @@ from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.pipeline.numbers import PipelineNumbers
 from nsys2prv_ng.summary.pipeline.stages import StepMessages, count_micro_batches, find_stages
+from nsys2prv_ng.summary.pipeline.words import describe_pipeline
 from nsys2prv_ng.summary.text import format_summary
-from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
 from tests.conftest import Unpacked
 from tests.summary.links.links_truth import read_nccl, read_utc
 from tests.summary.made import IN_STEPS, summarize_reports
@@ -123,7 +123,7 @@ def test_a_real_pipeline_on_two_clocks(shared_reports: Path, unpacked: Unpacked)
     messages = 2 * 2 * 8 * 3  # of the ranks of a stage in all steps, in both directions
     assert 0 < pipeline.clock_error_ns < 200_000
     check_real(pipeline, sum_truth(reports), error=messages * pipeline.clock_error_ns)
-    text = describe_pipeline(found)
+    text = describe_pipeline(found.pipeline)
     assert text.startswith("2 stages, 8 micro-batches a step; the bubble takes 4.8") and "sets the pace" not in text
     assert "ms a step (6.7%) on stage 0 (ranks 0-1), 5.4" in text and "(7.5%) on stage 1 (ranks 2-3), " in text
     [[first, second]] = re.findall(r", ([0-9.]+)% and ([0-9.]+)% with waits until a neighbour receives", text)
@@ -169,7 +169,7 @@ def test_other_jobs_have_no_pipeline(shared_reports: Path, unpacked: Unpacked, n
     reports = [unpacked(shared_reports / f"{name}.rank{rank}.sqlite") for rank in range(4)]
     found = summarize_reports(reports, IN_STEPS)
     assert found.waits is not None and found.waits.pipeline is None
-    assert describe_pipeline(found) == "" and make_pipeline_section(found) is None
+    assert describe_pipeline(found.pipeline) == "" and make_pipeline_section(found) is None
 
 
 # ---- simulated schedules ---------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def test_a_slow_stage_sets_the_pace(tmp_path: Path, name: str, slow: int) -> Non
     assert [stage.bubble_by_step for stage in pipeline.stages] == list_simulated_bubbles(simulated)
     assert pipeline.pace == slow
     assert pipeline.lead_ns == pytest.approx(8 * 3 * MS // 2, abs=40 * LATENCY)
-    assert f"stage {slow} (rank {slow}) sets the pace" in describe_pipeline(found)
+    assert f"stage {slow} (rank {slow}) sets the pace" in describe_pipeline(found.pipeline)
 
 
 def test_a_wait_in_a_collective_for_another_stage_is_no_bubble(tmp_path: Path) -> None:
@@ -370,6 +370,6 @@ def test_what_is_shown(tmp_path: Path) -> None:
     ]
     assert found.waits is not None
     changed = replace(found, waits=replace(found.waits, pipeline=replace(pipeline, stages=stages, pace=1)))
-    assert describe_pipeline(changed).count("`") == 0
+    assert describe_pipeline(changed.pipeline).count("`") == 0
     page = render_page(title="", subtitle="", lines=[], warnings=[], sections=[make_pipeline_section(changed)])
     assert "<img src=x" not in page and page.count("&lt;img src=x") > 4

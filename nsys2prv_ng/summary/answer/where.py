@@ -11,20 +11,26 @@ from collections.abc import Mapping
 
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
-from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.verdict import Place
-from nsys2prv_ng.summary.verdicts.case import HALF, Case, is_launch, list_inherited, list_mpi_calls, sum_nccl_kernels
-from nsys2prv_ng.summary.verdicts.excess import (
+from nsys2prv_ng.summary.answer.case import HALF, Case, is_launch, list_inherited, list_mpi_calls, sum_nccl_kernels
+from nsys2prv_ng.summary.answer.rules import FUSIBLE
+from nsys2prv_ng.summary.answer.slow_steps import (
+    SlowSteps,
+    are_host_bound,
+    describe_extra,
+    describe_reason,
+    name_step_range,
+)
+from nsys2prv_ng.summary.answer.stragglers import (
     describe_longer_range,
     describe_more_compute,
     find_longer_range,
     find_more_compute,
+    find_stragglers,
+    sum_by_range,
 )
-from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
-from nsys2prv_ng.summary.verdicts.rules import FUSIBLE
-from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
-from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, are_host_bound, describe_extra, name_step_range
-from nsys2prv_ng.summary.verdicts.stragglers import find_stragglers, sum_by_range
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.pipeline.words import describe_pipeline
+from nsys2prv_ng.summary.verdict import Place
 from nsys2prv_ng.summary.waits.numbers import RankWaits
 from nsys2prv_ng.summary.waits.words import MainReason, list_bandwidth, list_stragglers
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent, format_time
@@ -232,7 +238,7 @@ def _blame_straggler(case: Case, found: SlowSteps) -> tuple[str, list[Place]]:
 def find_stages(case: Case) -> Found:
     """Return the ranks that others wait for, and the stages of the pipeline that they are, if it is certain."""
     places, text = find_late_ranks(case)
-    return places, describe_pipeline(case.summary) or text
+    return places, describe_pipeline(case.summary.pipeline) or text
 
 
 def find_straggler(case: Case) -> Found:

@@ -10,15 +10,15 @@ from statistics import median
 
 import pytest
 
-from nsys2prv_ng.summary.gpus.numbers import Cause
-from nsys2prv_ng.summary.verdicts.answer import answer
-from nsys2prv_ng.summary.verdicts.slow_steps import (
+from nsys2prv_ng.summary.answer.answer import answer
+from nsys2prv_ng.summary.answer.slow_steps import (
     describe_extra,
     describe_slow,
     describe_usual,
     find_slow_steps,
     locate_slowest,
 )
+from nsys2prv_ng.summary.gpus.numbers import Cause
 from tests.conftest import Unpacked
 from tests.report_sets import find_set, list_sets, sets
 from tests.report_truth import Report

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from nsys2prv_ng.summary.answer.answer import answer
 from nsys2prv_ng.summary.efficiency.numbers import Losses
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.text import format_summary
-from nsys2prv_ng.summary.verdicts.answer import answer
 from tests.analysis.waits.waits_truth import find_truth
 from tests.conftest import Unpacked
 from tests.summary.made import IN_STEPS, summarize_reports

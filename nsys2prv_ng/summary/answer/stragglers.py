@@ -1,19 +1,15 @@
-"""Finds the ranks that cost others time inside the steps, and describes them."""
+"""Finds the ranks that cost others time inside the steps, and what they do longer, and describes both."""
 
 from __future__ import annotations
 
 from collections import Counter
+from statistics import median
+from typing import NamedTuple
 
+from nsys2prv_ng.summary.answer.case import HALF, LEAST, Case, find_rank, is_worth, list_inherited
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.verdict import Straggler, StragglerReason
-from nsys2prv_ng.summary.verdicts.case import HALF, LEAST, Case, find_rank, is_worth, list_inherited
-from nsys2prv_ng.summary.verdicts.excess import (
-    describe_longer_range,
-    describe_more_compute,
-    find_longer_range,
-    find_more_compute,
-)
-from nsys2prv_ng.summary.waits.numbers import RankWaits, WaitNumbers
+from nsys2prv_ng.summary.waits.numbers import Excess, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.waits.words import DEPENDENCY, DEVICE, NOT_SELECTED, ON_HOST
 from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.names import USER_CODE, name_task, quote_name
@@ -25,6 +21,11 @@ _MINOR = 0.1
 _MOST_REASONS = 2
 _SOME = 0.1
 """Least share of what a straggler costs that is worth a word."""
+_LEAST_MORE = 0.1
+"""Least excess of a rank's compute over the median of the others that is a reason for waits."""
+_LONGER = 1.5
+"""Least ratio of a rank's time in a range to that of the others for the range to be a reason for waits."""
+_QUARTER = 0.25
 
 
 def find_stragglers(case: Case) -> list[Straggler]:
@@ -58,13 +59,12 @@ def describe_stragglers(case: Case, stragglers: list[Straggler]) -> list[str]:
     if waits is None:
         return []
     whole = _measure_ranks(case.summary)
-    texts = []
-    for straggler in stragglers[:1]:
-        rank = next(rank for rank in waits.ranks if rank.task == straggler.task)
+    worst = ""
+    if stragglers:
+        rank = next(rank for rank in waits.ranks if rank.task == stragglers[0].task)
         more = f"; {len(stragglers) - 1:,} more" if len(stragglers) > 1 else ""
-        texts.append(_describe(case, straggler, rank, whole) + more)
-    hidden = _describe_hidden(case.summary, waits, _LEAST_SHARE * whole)
-    return [*texts, *([hidden] if hidden else [])]
+        worst = _describe(case, stragglers[0], rank, whole) + more
+    return [text for text in (worst, _describe_hidden(case.summary, waits, _LEAST_SHARE * whole)) if text]
 
 
 def is_minor(case: Case, straggler: Straggler) -> bool:
@@ -166,10 +166,10 @@ def _describe_hidden(summary: JobSummary, waits: WaitNumbers, least: float) -> s
     for cost in waits.costs:
         if cost.task not in shown:
             sums[cost.rank, cost.task] += cost.ns
-    for task, ns in sums.most_common(1):
-        if ns > least:
-            return f"{name_task(*task)} is {NOT_SELECTED}, and cost the selected ranks {format_time(ns)} in total"
-    return ""
+    task, ns = max(sums.items(), key=lambda item: item[1], default=((None, ""), 0))
+    if ns <= least:
+        return ""
+    return f"{name_task(*task)} is {NOT_SELECTED}, and cost the selected ranks {format_time(ns)} in total"
 
 
 def _measure_ranks(summary: JobSummary) -> int:
@@ -177,3 +177,78 @@ def _measure_ranks(summary: JobSummary) -> int:
     window = sum(high - low for low, high in summary.windows_ns) or summary.duration_ns
     ranks = 0 if summary.waits is None else len(summary.waits.ranks)
     return window * ranks
+
+
+# ---- what a rank does longer -----------------------------------------------------------------------------------------
+
+
+class MoreCompute(NamedTuple):
+    """Compute time of the GPUs of a rank, and the median of the other ranks (ns, in the time that is judged)."""
+
+    own_ns: int
+    others_ns: float
+    others: str
+    """The other ranks in words."""
+
+
+def find_more_compute(case: Case, rank: RankWaits) -> MoreCompute | None:
+    """Return how much longer the GPUs of a rank compute; None if that does not explain half of the exposed waits.
+
+    It explains none if the host was late for most of them. Where ranks share a GPU, nothing is known of each.
+    """
+    waits = case.summary.waits
+    costs = [] if waits is None else [each for each in waits.costs if each.task == rank.task]
+    on_host = sum(each.ns for each in costs if each.reason in ON_HOST)
+    if on_host > HALF * rank.all_caused_ns:
+        return None
+    times: dict[str, int] = {}
+    for gpu in case.summary.gpus:
+        if len(gpu.tasks) > 1:
+            return None
+        for task in gpu.tasks:
+            times[task] = times.get(task, 0) + gpu.compute_ns
+    own = times.pop(rank.task, 0)
+    if not times:
+        return None
+    others = float(median(times.values()))
+    known = 0 if waits is None else sum(each.exposed_wait_ns or 0 for each in waits.ranks)
+    exposed = known or rank.all_caused_ns
+    if own <= (1 + _LEAST_MORE) * others or (own - others) * len(times) < HALF * exposed:
+        return None
+    return MoreCompute(own, others, "the others" if len(times) > 1 else next(iter(times)))
+
+
+def find_longer_range(case: Case, rank: RankWaits) -> Excess | None:
+    """Return the range in which a rank is much longer than the others, and for a quarter of the waits; None without.
+
+    It is known for the rank that others waited for longest. Where a host was when it was late says less: it may have
+    been late for long.
+    """
+    waits = case.summary.waits
+    if waits is None or rank.all_caused_ns < max(each.all_caused_ns for each in waits.ranks):
+        return None
+    least = _QUARTER * rank.all_caused_ns / max(len(waits.ranks) - 1, 1)
+    ranges = [each for each in waits.excess if each.kind == "range" and each.ns > _LONGER * each.others_ns]
+    most = max(ranges, key=lambda each: each.ns - each.others_ns, default=None)
+    return most if most is not None and most.ns - most.others_ns >= least else None
+
+
+def describe_longer_range(case: Case, found: Excess) -> str:
+    """Return the excess as a clause: it is 12.3 ms a step in `data loading`, the others 220 us."""
+    waits = case.summary.waits
+    others = "the others" if waits is None or len(waits.ranks) > 2 else "the other"
+    own, mean, often = _format_per_step(case, found.ns, found.others_ns)
+    return f"it is {own}{often} in {quote_name(found.name)}, {others} {mean}"
+
+
+def describe_more_compute(case: Case, found: MoreCompute) -> str:
+    """Return the excess as a clause: its GPU computes 36.7 ms a step, the others 24.3 ms."""
+    own, mean, often = _format_per_step(case, found.own_ns, found.others_ns)
+    return f"its GPU computes {own}{often}, {found.others} {mean}"
+
+
+def _format_per_step(case: Case, own_ns: float, others_ns: float) -> tuple[str, str, str]:
+    """Return two times for each step that they cover, and how often in words; the times as they are without steps."""
+    steps = case.counted_steps
+    own, others = (format_time(round(ns / (steps or 1))) for ns in (own_ns, others_ns))
+    return own, others, " a step" if steps else ""

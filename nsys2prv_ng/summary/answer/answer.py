@@ -5,23 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nsys2prv_ng.replay.numbers import Scenario
+from nsys2prv_ng.summary.answer.bottlenecks import COPIES, TRANSFER, Bottleneck
+from nsys2prv_ng.summary.answer.case import Case, count_operator_ranges
+from nsys2prv_ng.summary.answer.gains import describe_gains, list_gains
+from nsys2prv_ng.summary.answer.judge import choose_variant, classify
+from nsys2prv_ng.summary.answer.slow_steps import (
+    describe_reason,
+    describe_slow,
+    describe_usual,
+    locate_slowest,
+    name_step,
+)
+from nsys2prv_ng.summary.answer.stragglers import describe_stragglers, find_stragglers, is_minor
+from nsys2prv_ng.summary.answer.trust import describe_start_up, list_doubts
+from nsys2prv_ng.summary.efficiency.numbers import StepNumbers
+from nsys2prv_ng.summary.efficiency.windows import are_steps, choose_window
 from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.kernels.words import describe_slow_modes
+from nsys2prv_ng.summary.links.words import describe_slow_links
+from nsys2prv_ng.summary.memory.words import describe_leaks
+from nsys2prv_ng.summary.mfu import describe_mfu
+from nsys2prv_ng.summary.pipeline.words import describe_pipeline
 from nsys2prv_ng.summary.verdict import Gain, Statement, Verdict
-from nsys2prv_ng.summary.verdicts.bottlenecks import COPIES, TRANSFER, Bottleneck
-from nsys2prv_ng.summary.verdicts.case import Case
-from nsys2prv_ng.summary.verdicts.gains import describe_gains, list_gains
-from nsys2prv_ng.summary.verdicts.judge import choose_variant, classify
-from nsys2prv_ng.summary.verdicts.links import describe_slow_links
-from nsys2prv_ng.summary.verdicts.memory import describe_leaks
-from nsys2prv_ng.summary.verdicts.pipeline import describe_pipeline
-from nsys2prv_ng.summary.verdicts.slow_modes import describe_slow_modes
-from nsys2prv_ng.summary.verdicts.slow_step_reasons import describe_reason
-from nsys2prv_ng.summary.verdicts.slow_steps import describe_slow, describe_usual, locate_slowest, name_step
-from nsys2prv_ng.summary.verdicts.stragglers import describe_stragglers, find_stragglers, is_minor
-from nsys2prv_ng.summary.verdicts.trust import describe_start_up, list_doubts
-from nsys2prv_ng.summary.verdicts.utilisation import describe_mfu
-from nsys2prv_ng.text.formatting import format_percent, format_window
-from nsys2prv_ng.text.names import quote_name
+from nsys2prv_ng.text.formatting import count_nouns, format_percent, format_span, format_time, format_window
+from nsys2prv_ng.text.names import clean_name, quote_name
 
 _MOST_DOUBTS = 2
 _WAIT_SHARE = 0.1
@@ -47,7 +54,7 @@ def answer(summary: JobSummary) -> Verdict:
     places, where = ([], "") if bottleneck is None else bottleneck.places(case)
     gains = [] if bottleneck is None else list_gains(case, bottleneck)
     share = None if bottleneck is None else _measure_share(case, bottleneck)
-    startup, doubts = describe_start_up(summary), list_doubts(summary)
+    startup, doubts = describe_start_up(summary), list_doubts(summary, case.slow_steps)
     if bottleneck is not None and bottleneck.doubt:  # the first line has this doubt
         doubts = [doubt for doubt in doubts if doubt.evidence != list(bottleneck.doubt)]
     hint = see = ""
@@ -63,15 +70,21 @@ def answer(summary: JobSummary) -> Verdict:
             Statement(label="TRY", text=hint + _hint_at_other(case, bottleneck, gains)),
             Statement(label="SEE", text=see),
         ]
-    pipeline = describe_pipeline(summary)
+    pipeline = describe_pipeline(summary.pipeline)
     # The stages of a pipeline wait for each other in turn: a minor straggler among them is a part of the bubble.
     texts = describe_stragglers(case, [each for each in stragglers if not (pipeline and is_minor(case, each))])
     statements += [Statement(label="STRAGGLER", text=text, evidence=["waits"]) for text in texts]
     statements += [
-        Statement(label="LINK", text=text, evidence=["waits.links"]) for text in describe_slow_links(summary)[:1]
+        Statement(label="LINK", text=text, evidence=["waits.links"]) for text in describe_slow_links(summary.links)[:1]
     ]
-    statements.append(Statement(label="SLOW", text=describe_slow_modes(summary), evidence=["slow_modes"]))
-    statements.append(Statement(label="MEMORY", text=describe_leaks(summary), evidence=["memory"]))
+    statements.append(
+        Statement(
+            label="SLOW",
+            text=describe_slow_modes(summary.slow_modes, has_several=summary.tasks > 1),
+            evidence=["slow_modes"],
+        )
+    )
+    statements.append(Statement(label="MEMORY", text=describe_leaks(summary.memory), evidence=["memory"]))
     if pipeline != where:
         statements.append(Statement(label="PIPELINE", text=pipeline, evidence=["waits.pipeline"]))
     slow = case.slow_steps
@@ -81,7 +94,11 @@ def answer(summary: JobSummary) -> Verdict:
         before = [] if are_named else [describe_slow(slow, name_step(summary)), reason]
         text = "; ".join(filter(None, [*before, describe_usual(slow)]))
         statements.append(Statement(label="STEPS", text=text, evidence=["slow_steps", "efficiency"]))
-    statements.append(Statement(label="MFU", text=describe_mfu(summary), evidence=["mfu"]))
+    statements.append(
+        Statement(
+            label="MFU", text=describe_mfu(summary.mfu, is_slowed=count_operator_ranges(summary) > 0), evidence=["mfu"]
+        )
+    )
     statements += [Statement(label="STARTUP", text=startup, evidence=["start_up"])]
     keys = [doubt.evidence for doubt in doubts]
     firsts = [doubt for n, doubt in enumerate(doubts) if doubt.evidence not in keys[:n]]
@@ -185,3 +202,36 @@ def _describe_preset(case: Case, bottleneck: Bottleneck) -> str:
     if not windows:
         return f"{bottleneck.preset}.cfg"
     return f"{bottleneck.preset}.cfg, in a trace with --time {format_window(windows[0][0], windows[-1][1])}"
+
+
+def describe_job(summary: JobSummary) -> str:
+    """Return the size of a job, the time that numbers cover, and how long steps take."""
+    users = {"rank": summary.ranks} if summary.ranks or summary.gpus else {"task": summary.tasks}
+    sizes = {"GPU": len(summary.gpus), **users, "node": summary.nodes}
+    parts = [count_nouns({noun: number for noun, number in sizes.items() if number})]
+    steps, efficiency = summary.steps, summary.efficiency
+    if steps is not None and efficiency is not None:
+        covers = are_steps(summary.windows_ns, efficiency.steps_ns) or efficiency.in_steps is not None
+        parts += _describe_steps(steps, summary) if covers else []
+    if len(parts) == 1:
+        parts.append(_describe_time(summary))
+    return " | ".join(parts)
+
+
+def _describe_steps(steps: StepNumbers, summary: JobSummary) -> list[str]:
+    name = clean_name(steps.name)
+    numbers = f"{steps.first}" + (f"-{steps.last}" if steps.last != steps.first else "")
+    excluded = ", warm-up excluded" if steps.warmup and summary.start_up is not None else ""
+    whole = format_time(steps.window_ns[1] - steps.window_ns[0])
+    parts = [f"{name} {numbers} ({whole}{excluded})"]
+    if steps.count > 1:
+        return [*parts, f"median step {format_time(steps.median_ns)} ({format_span(steps.min_ns, steps.max_ns)})"]
+    return parts
+
+
+def _describe_time(summary: JobSummary) -> str:
+    """Return the time that numbers cover, without steps."""
+    if summary.efficiency is None:
+        return f"capture of {format_time(summary.duration_ns)}"
+    window = choose_window(summary.efficiency, None)
+    return f"{window.name} ({format_time(window.numbers.window_ns)})"

@@ -15,10 +15,10 @@ from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
+from nsys2prv_ng.summary.answer import rules, where
+from nsys2prv_ng.summary.answer.case import COPY_BOUND, HOST_BOUND, IF_BOUND, NETWORK_BOUND, WAIT_BOUND, Case
+from nsys2prv_ng.summary.answer.where import Found
 from nsys2prv_ng.summary.efficiency.numbers import Losses
-from nsys2prv_ng.summary.verdicts import rules, where
-from nsys2prv_ng.summary.verdicts.case import COPY_BOUND, HOST_BOUND, IF_BOUND, NETWORK_BOUND, WAIT_BOUND, Case
-from nsys2prv_ng.summary.verdicts.where import Found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,20 +14,20 @@ from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
-from nsys2prv_ng.summary.memory.numbers import ALLOCATOR_CALLS
-from nsys2prv_ng.summary.ranges.numbers import list_paths
-from nsys2prv_ng.summary.verdicts.case import (
+from nsys2prv_ng.summary.answer.case import (
     HALF,
     HOST_BOUND,
     LEAST,
     Case,
+    count_operator_ranges,
     is_launch,
     list_inherited,
     list_mpi_calls,
     sum_nccl_kernels,
 )
-from nsys2prv_ng.summary.verdicts.excess import find_more_compute
-from nsys2prv_ng.summary.verdicts.trust import count_operator_ranges
+from nsys2prv_ng.summary.answer.stragglers import find_more_compute
+from nsys2prv_ng.summary.memory.numbers import ALLOCATOR_CALLS
+from nsys2prv_ng.summary.ranges.numbers import list_paths
 
 _COMPUTES = 0.8
 """Least share of compute in GPU time at which a job is compute-bound."""

@@ -8,8 +8,7 @@ waits, free copies): they say which class a change must address.
 from __future__ import annotations
 
 from nsys2prv_ng.replay.numbers import Scenario
-from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.verdicts.bottlenecks import (
+from nsys2prv_ng.summary.answer.bottlenecks import (
     BOTTLENECKS,
     COMPUTE,
     IMBALANCE,
@@ -20,7 +19,8 @@ from nsys2prv_ng.summary.verdicts.bottlenecks import (
     UNCLASSIFIED,
     Bottleneck,
 )
-from nsys2prv_ng.summary.verdicts.case import HALF, LEAST, NETWORK_BOUND, WAIT_BOUND, Case, is_worth
+from nsys2prv_ng.summary.answer.case import HALF, LEAST, NETWORK_BOUND, WAIT_BOUND, Case, is_worth
+from nsys2prv_ng.summary.job import JobSummary
 
 _CLASSES = [each for each in BOTTLENECKS if each.refines is None]
 _BY_LOSS = [each for each in _CLASSES if each.applies is None and each.loss and each != UNCLASSIFIED]

@@ -10,12 +10,19 @@ from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.numbers import Scenario
+from nsys2prv_ng.summary.answer.slow_steps import SlowSteps, find_slow_steps
 from nsys2prv_ng.summary.efficiency.numbers import Losses
-from nsys2prv_ng.summary.efficiency.windows import NamedWindow, are_steps, choose_window
+from nsys2prv_ng.summary.efficiency.windows import NamedWindow, are_steps, choose_window, list_parts
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, find_slow_steps
 from nsys2prv_ng.summary.waits.numbers import MpiWaits, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.waits.words import NOT_SELECTED
+
+_OPERATORS = re.compile(r"^(aten|autograd)::|Backward\d+$")
+"""Names of ranges that PyTorch opens for each operator, if asked to."""
+_LEAST_HOST = 0.1
+"""Least share of GPU time that is host-bound for that cost to matter."""
+_MANY_RANGES = 1
+"""Ranges per kernel from which the ranges themselves cost the host time that matters."""
 
 _STARTS = re.compile(r"MPI_(Init|Finalize|File_|Win_|Comm_|Type_|Group_)")
 """MPI calls that neither transfer data between ranks nor wait for messages."""
@@ -195,3 +202,14 @@ def list_inherited(waits: WaitNumbers) -> list[tuple[RankWaits, int]]:
         if culprit.origin_task:
             sums[culprit.task] += culprit.ns
     return [(rank, min(sums[rank.task], rank.all_caused_ns)) for rank in waits.ranks]
+
+
+def count_operator_ranges(summary: JobSummary) -> float:
+    """Return the number of ranges of PyTorch's operators per kernel, if they slow the host; 0 without many of them."""
+    kernels = sum(kernel.count for kernel in summary.kernels)
+    operators = [numbers for numbers in summary.ranges if _OPERATORS.search(numbers.name)]
+    ranges = sum(task.count for numbers in operators for task in numbers.tasks)
+    losses = None if summary.efficiency is None else choose_window(summary.efficiency, summary.steps).numbers.losses
+    if losses is None or losses.host_ns < _LEAST_HOST * sum(part.ns for part in list_parts(losses)):
+        return 0
+    return ranges / kernels if kernels and ranges >= _MANY_RANGES * kernels else 0

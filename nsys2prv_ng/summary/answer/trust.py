@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from nsys2prv_ng.report.diagnostics import REMEDY
-from nsys2prv_ng.summary.efficiency.windows import choose_window, list_parts
+from nsys2prv_ng.summary.answer.case import count_operator_ranges
+from nsys2prv_ng.summary.answer.slow_steps import SlowSteps
+from nsys2prv_ng.summary.efficiency.windows import choose_window
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.verdict import Statement
-from nsys2prv_ng.summary.verdicts.slow_steps import find_slow_steps
 from nsys2prv_ng.summary.waits.numbers import WaitNumbers
 from nsys2prv_ng.summary.waits.words import describe_missing_payload
 from nsys2prv_ng.summary.what_if import describe_replayed
@@ -21,12 +20,6 @@ _LEAST_GRAPHS = 0.01
 _LEAST_SIMILAR = 0.98
 _FEW_STEPS = 3
 """With fewer steps, nothing shows what is usual."""
-_OPERATORS = re.compile(r"^(aten|autograd)::|Backward\d+$")
-"""Names of ranges that PyTorch opens for each operator, if asked to."""
-_LEAST_HOST = 0.1
-"""Least share of GPU time that is host-bound for that cost to matter."""
-_MANY_RANGES = 1
-"""Ranges per kernel from which the ranges themselves cost the host time that matters."""
 _MOST_SPREAD = 0.5
 """Spread of the steps, (max - min) / median, above which there is no typical step."""
 
@@ -44,13 +37,13 @@ def describe_start_up(summary: JobSummary) -> str:
     return text + (f"; {format_time(start.after_ns)} after the last step" if start.after_ns else "")
 
 
-def list_doubts(summary: JobSummary) -> list[Statement]:
-    """Return what makes the numbers of a summary less certain, with the keys of the evidence."""
+def list_doubts(summary: JobSummary, slow: SlowSteps | None) -> list[Statement]:
+    """Return what makes the numbers of a summary less certain, by the keys of the evidence. `slow`: its slow steps."""
     waits = [] if summary.waits is None else describe_limits(summary.waits)
     payload = describe_missing_payload(summary.waits, summary.reports)
     doubts = [
         *_make("skipped", [_describe_skipped(summary)]),
-        *_make("steps", _describe_steps(summary)),
+        *_make("steps", _describe_steps(summary, slow)),
         *_make("efficiency", [describe_opaque_graphs(summary)]),
         *_make("waits", payload or waits),
         *_make("ranges", [_describe_operator_ranges(summary)]),
@@ -63,7 +56,7 @@ def _make(key: str, texts: list[str]) -> list[Statement]:
     return [Statement(label="TRUST", text=text, evidence=[key]) for text in texts]
 
 
-def _describe_steps(summary: JobSummary) -> list[str]:
+def _describe_steps(summary: JobSummary, slow: SlowSteps | None) -> list[str]:
     """Return what is not certain about the steps."""
     steps = summary.steps
     if steps is None:
@@ -77,21 +70,10 @@ def _describe_steps(summary: JobSummary) -> list[str]:
         texts.append(text + (similar if steps.similarity < _LEAST_SIMILAR else ""))
     if steps.count < _FEW_STEPS:
         texts.append(f"only {count_noun(steps.count, 'step')}: how much steps vary is hardly known")
-    elif steps.spread > _MOST_SPREAD and find_slow_steps(summary) is None:
+    elif steps.spread > _MOST_SPREAD and slow is None:
         times = f"{format_time(steps.min_ns)} to {format_time(steps.max_ns)}"
         texts.append(f"steps differ much ({times}): no step is typical, and savings are means")
     return texts
-
-
-def count_operator_ranges(summary: JobSummary) -> float:
-    """Return the number of ranges of PyTorch's operators per kernel, if they slow the host; 0 without many of them."""
-    kernels = sum(kernel.count for kernel in summary.kernels)
-    operators = [numbers for numbers in summary.ranges if _OPERATORS.search(numbers.name)]
-    ranges = sum(task.count for numbers in operators for task in numbers.tasks)
-    losses = None if summary.efficiency is None else choose_window(summary.efficiency, summary.steps).numbers.losses
-    if losses is None or losses.host_ns < _LEAST_HOST * sum(part.ns for part in list_parts(losses)):
-        return 0
-    return ranges / kernels if kernels and ranges >= _MANY_RANGES * kernels else 0
 
 
 def _describe_operator_ranges(summary: JobSummary) -> str:

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.replay import host_ranges
+from nsys2prv_ng.replay import ranges as host_ranges
 from nsys2prv_ng.replay.columns import CALL, CODE, KERNEL
-from nsys2prv_ng.replay.host_ranges import HostRanges
-from nsys2prv_ng.replay.in_ranges import RangeFinder
+from nsys2prv_ng.replay.ranges import HostRanges, RangeFinder
 
 THREADS, NAMES, LAST = 3, 3, 40
 """Thread 0 is the main thread of all."""

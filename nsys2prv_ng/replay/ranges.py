@@ -1,4 +1,4 @@
-"""Finds what of a replay lies in NVTX ranges of some names: host time, and operations launched in them."""
+"""The NVTX ranges of host threads in a replay: which host time, and which launches, lie in the ranges of a name."""
 
 from __future__ import annotations
 
@@ -7,14 +7,115 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.analysis.host_activity import find_main_threads
 from nsys2prv_ng.analysis.path.lanes import Lanes
-from nsys2prv_ng.arrays.row_keys import find_starts, sort_rows
+from nsys2prv_ng.analysis.path.streams import Span
+from nsys2prv_ng.arrays.row_keys import find_starts, list_rows, sort_rows, take_groups
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray, Integers, IntTable
-from nsys2prv_ng.replay.columns import CODE, NETWORK, ON_HOST, STAGE, mark_kinds
+from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost, overlay
+from nsys2prv_ng.intervals.step_functions import StepFunction, fill_steps, make_row_steps
+from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.reading.nvtx_ranges import is_program_domain, load_nvtx_ranges
+from nsys2prv_ng.replay.columns import CODE, NETWORK, NONE, ON_HOST, STAGE, mark_kinds
 from nsys2prv_ng.replay.graph import Graph
-from nsys2prv_ng.replay.host_ranges import HostRanges, Limits
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.runtime.kernels import search
+from nsys2prv_ng.text.formatting import shorten_range_name
+
+
+class _Ranges(NamedTuple):
+    """Ranges in the order of their threads: thread, start and end (ns), and name as an index."""
+
+    thread: IntArray
+    begin: IntArray
+    end: IntArray
+    name: IntArray
+
+
+class Limits(NamedTuple):
+    """Stretches of time that do not overlap, by thread and start: thread t has first[t] .. first[t + 1] - 1 (ns)."""
+
+    first: IntArray
+    begin: IntArray
+    end: IntArray
+
+
+class HostRanges:
+    """The program's push/pop ranges of each thread of a job. A thread without a range is in those of the main thread.
+
+    (PyTorch launches the backward pass from threads of its own, while a range is open on the main thread.) With a span
+    of time (ns), these are only the ranges that are open in it.
+    """
+
+    def __init__(self, job: Job, lanes: Lanes, span: Span | None = None) -> None:
+        numbers: dict[str, int] = {}
+        parts = [(np.zeros(0, np.int64),) * 4]
+        threads = np.arange(lanes.thread_row.size)
+        self._main = threads.copy()
+        for index, report in enumerate(job.reports):
+            own = np.flatnonzero(lanes.thread_report == index)
+            thread_of_place = np.full(len(report.places.all), NONE, np.int64)
+            thread_of_place[lanes.thread_place[own]] = own
+            ranges = load_nvtx_ranges(report, job.store, is_program_domain)
+            if span is not None:
+                ranges = ranges.select((ranges.end >= span[0]) & (ranges.begin <= span[1]))
+            texts = [shorten_range_name(*key) for key in ranges.keys]
+            number = np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
+            parts.append((thread_of_place[ranges.place], ranges.begin, ranges.end, number[ranges.key]))
+            for place, main in find_main_threads(report, lanes.thread_place[own]).items():
+                self._main[thread_of_place[place]] = thread_of_place[main]
+        self.names = list(numbers)
+        self._main = np.where(self._main < 0, threads, self._main)
+        every = _Ranges(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        known = np.flatnonzero(every.thread >= 0)
+        order = known[np.argsort(every.thread[known], kind="stable")]
+        self._own = _Ranges(*(column[order] for column in every))
+        self._first = np.searchsorted(self._own.thread, np.append(threads, threads.size))
+        has_own = np.diff(self._first) > 0
+        self.thread_of = np.where(has_own, threads, self._main)
+        """The thread in whose ranges each thread is."""
+        self._filled = np.flatnonzero(has_own & (self._main != threads))
+        rows = list_rows(self._own.thread, self._filled)
+        thread, begin, end, _ = (column[rows] for column in self._own)
+        self._covered = flatten(thread, begin, end, np.zeros_like(begin))
+
+    def sum_lengths(self) -> IntArray:
+        """Return the time (ns) of the ranges of each name, each thread's added up."""
+        total = np.zeros(len(self.names), np.int64)
+        np.add.at(total, self._own.name, self._own.end - self._own.begin)
+        return total
+
+    def find_innermost(self, thread: int, time: IntArray) -> IntArray:
+        """Return the innermost range that a thread is in at each time (ns), as a number of its name; -1 for none."""
+        steps, main = self._list_steps(thread), int(self._main[thread])
+        if main != thread:
+            steps = fill_steps(steps, self._list_steps(main))
+        return steps.get_values(time)
+
+    def _list_steps(self, thread: int) -> StepFunction:
+        _, begin, end, name = (column[self._first[thread] : self._first[thread + 1]] for column in self._own)
+        return make_row_steps(flatten_innermost(np.zeros_like(name), begin, end, name), 0)
+
+    def find_limits(self, names: Sequence[int]) -> Limits:
+        """Return when each thread was in a range with one of some names, whatever other ranges were within it.
+
+        Threads without ranges of their own have no rows: those of `thread_of` hold for them.
+        """
+        which = np.isin(self._own.name, names)
+        thread, begin, end, _ = (column[which] for column in self._own)
+        found = flatten(thread, begin, end, np.ones_like(begin))
+        if self._filled.size:
+            limits, rows = take_groups(self._find_first(found), self._main[self._filled])
+            of_main = FlatStates(np.repeat(self._filled, np.diff(limits)), *(column[rows] for column in found[1:]))
+            shown = overlay(of_main, self._covered)
+            outside = np.flatnonzero(shown.state)
+            parts = zip(found, (column[outside] for column in shown), strict=True)
+            found = flatten(*map(np.concatenate, parts))
+        return Limits(self._find_first(found), found.begin, found.end)
+
+    def _find_first(self, flat: FlatStates) -> IntArray:
+        """Return the index of the first state of each thread, and the number of states."""
+        return np.searchsorted(flat.row, np.arange(self._main.size + 1))
 
 
 class InRanges(NamedTuple):

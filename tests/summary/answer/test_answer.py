@@ -13,12 +13,12 @@ from typing import NamedTuple
 import pytest
 
 from nsys2prv_ng.bundled.presets import list_presets
+from nsys2prv_ng.summary.answer.answer import add_verdict, answer
+from nsys2prv_ng.summary.answer.bottlenecks import BOTTLENECKS
+from nsys2prv_ng.summary.answer.gains import describe_change
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.verdict import Verdict
-from nsys2prv_ng.summary.verdicts.answer import add_verdict, answer
-from nsys2prv_ng.summary.verdicts.bottlenecks import BOTTLENECKS
-from nsys2prv_ng.summary.verdicts.gains import describe_change
 from nsys2prv_ng.text.layout import Style
 from tests.conftest import DATA, Unpacked
 from tests.report_sets import find_set, sets

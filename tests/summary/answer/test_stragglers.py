@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nsys2prv_ng.summary.answer.answer import answer
+from nsys2prv_ng.summary.answer.case import Case
+from nsys2prv_ng.summary.answer.stragglers import describe_stragglers, find_stragglers
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.verdict import Verdict
-from nsys2prv_ng.summary.verdicts.answer import answer
-from nsys2prv_ng.summary.verdicts.case import Case
-from nsys2prv_ng.summary.verdicts.stragglers import describe_stragglers, find_stragglers
 from nsys2prv_ng.summary.waits.numbers import Excess, LateCost, WaitNumbers
 from tests.summary.made_summary import make_losses, make_rank, make_summary
 from tests.summary.made_waits import (

@@ -9,8 +9,8 @@ from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.sources.cuda.kernel_classes import OTHER
-from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.verdicts.case import (
+from nsys2prv_ng.summary.answer.bottlenecks import Bottleneck
+from nsys2prv_ng.summary.answer.case import (
     HALF,
     HOST_BOUND,
     IF_BOUND,
@@ -20,7 +20,7 @@ from nsys2prv_ng.summary.verdicts.case import (
     find_rank,
     is_launch,
 )
-from nsys2prv_ng.summary.verdicts.slow_steps import name_step
+from nsys2prv_ng.summary.answer.slow_steps import name_step
 from nsys2prv_ng.summary.what_if import name_pace
 from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.names import clean_name, quote_name

@@ -7,6 +7,12 @@ from dataclasses import replace
 import pytest
 
 from nsys2prv_ng.replay.numbers import Limit, Scenario
+from nsys2prv_ng.summary.answer import bottlenecks
+from nsys2prv_ng.summary.answer.answer import answer
+from nsys2prv_ng.summary.answer.bottlenecks import Bottleneck
+from nsys2prv_ng.summary.answer.case import Case, find_rank
+from nsys2prv_ng.summary.answer.gains import list_gains
+from nsys2prv_ng.summary.answer.judge import choose_variant, classify
 from nsys2prv_ng.summary.efficiency.numbers import Losses
 from nsys2prv_ng.summary.gpus.numbers import Cause, GpuNumbers
 from nsys2prv_ng.summary.job import JobSummary
@@ -14,12 +20,6 @@ from nsys2prv_ng.summary.kernels.numbers import KernelNumbers
 from nsys2prv_ng.summary.memory.numbers import MemoryKindNumbers, MemoryOperationNumbers
 from nsys2prv_ng.summary.ranges.numbers import RangeNode
 from nsys2prv_ng.summary.text import format_summary
-from nsys2prv_ng.summary.verdicts import bottlenecks
-from nsys2prv_ng.summary.verdicts.answer import answer
-from nsys2prv_ng.summary.verdicts.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.verdicts.case import Case, find_rank
-from nsys2prv_ng.summary.verdicts.gains import list_gains
-from nsys2prv_ng.summary.verdicts.judge import choose_variant, classify
 from nsys2prv_ng.summary.waits.numbers import Bandwidth, MpiNumbers, MpiWaits, NcclNumbers
 from nsys2prv_ng.summary.waits.words import DEVICE, LAUNCH
 from tests.summary.made_summary import STEPS_NS, make_losses, make_rank, make_summary, make_waits, set_steps

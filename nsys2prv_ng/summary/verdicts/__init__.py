@@ -1,1 +1,0 @@
-"""Describes in sentences what limits a job."""
