@@ -26,14 +26,17 @@ from nsys2prv_ng.text.formatting import count_nouns, format_percent, format_span
 from nsys2prv_ng.text.names import clean_name, quote_name
 
 _MOST_DOUBTS = 2
+"""Most TRUST lines: all others are in the JSON. A choice, so that the answer stays short."""
 _WAIT_SHARE = 0.1
-"""Least share of wait time that is worth a word for a host-bound job."""
+"""Least share of wait time that is worth a word for a host-bound job: below it a straggler is minor as well."""
 _MPI_SHARE = 0.02
-"""Least share of MPI calls that is worth a word for a host-bound job."""
+"""Least share of MPI calls that is worth a word for a host-bound job: parts of GPU time below it are in *other*."""
 _SHIFTING = {"time", "nvtx_range"}
 """Choices after which times count from the start of the chosen time, not from that of the whole trace."""
 _MUCH_MORE = 1.5
-"""A saving that is this many times the share of GPU time needs a word, since the share alone does not explain it."""
+"""A saving that is this many times the share of GPU time needs a word, since the share alone does not explain it.
+
+A choice: too small, and the word repeats the share."""
 
 
 def add_verdict(summary: JobSummary) -> JobSummary:

@@ -20,7 +20,7 @@ from nsys2prv_ng.summary.verdicts.slow_steps import SlowSteps, find_slow_steps
 _STARTS = re.compile(r"MPI_(Init|Finalize|File_|Win_|Comm_|Type_|Group_)")
 """MPI calls that neither transfer data between ranks nor wait for messages."""
 LEAST = 0.05
-"""Least share of a step, or of GPU time, that is worth a change."""
+"""Least share of a step, or of GPU time, that is worth a change: the 5% of docs/reference/bottlenecks.md."""
 HALF = 0.5
 """What is more than this part of a whole is most of it."""
 _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cuGraphLaunch")

@@ -15,13 +15,13 @@ from nsys2prv_ng.text.formatting import count_noun, format_flops, format_percent
 from nsys2prv_ng.text.names import name_task
 
 _FACTOR = 10
-"""Least spread that is easier to read as a factor."""
+"""Least spread that is easier to read as a factor: 1000% and more."""
 _LEAST_SHOWN = 0.0005
 """Least share that is not printed as 0.0%."""
 _OPERATORS = re.compile(r"^(aten|autograd)::|Backward\d+$")
 """Names of ranges that PyTorch opens for each operator, if asked to."""
 _LEAST_HOST = 0.1
-"""Least share of GPU time that is host-bound for that cost to matter."""
+"""Least share of GPU time that is host-bound for that cost to matter. A choice: GPUs do not wait for every slow host."""
 _MANY_RANGES = 1
 """Ranges per kernel from which the ranges themselves cost the host time that matters."""
 

@@ -9,6 +9,7 @@ from nsys2prv_ng.text.formatting import count_noun, format_bytes
 from nsys2prv_ng.text.names import quote_name
 
 _MOST = 3
+"""Most pairs of the section on links that have a sentence."""
 
 
 def describe_slow_links(summary: JobSummary) -> list[str]:

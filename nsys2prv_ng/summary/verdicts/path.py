@@ -12,6 +12,7 @@ from nsys2prv_ng.text.layout import MOST_ROWS
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name
 
 _MOST_CLASSES = 3
+"""Most classes of time that the sentence names: the table has all."""
 _BEFORE = [PATH_KINDS[kind] for kind in (PATH_LAUNCH, PATH_GAP)]
 """Classes of time that precedes an operation."""
 _LEAST_SHARE = 0.05

@@ -30,24 +30,35 @@ from nsys2prv_ng.summary.verdicts.efficiency import count_operator_ranges
 from nsys2prv_ng.summary.verdicts.stragglers import find_more_compute
 
 _COMPUTES = 0.8
-"""Least share of compute in GPU time at which a job is compute-bound."""
+"""Least share of compute in GPU time at which a job is compute-bound (docs/reference/bottlenecks.md).
+
+A choice: all else together saves at most a fifth then."""
 _SLOW_SHARE = 0.25
-"""Least part of the steps' time that a few slow steps cost to be the bottleneck."""
+"""Least part of the steps' time that a few slow steps cost to be the bottleneck (docs/reference/bottlenecks.md).
+
+A choice: too small, and a few steps hide what limits all others."""
 _SLOWEST_SHARE, _SLOWEST_FACTOR, _EARLY = 1 / 3, 5, 1 / 4
-"""A step is start-up if it takes this share of all steps and this many times the median, and is in this first part."""
+"""A step is start-up if it takes this share of all steps and this many times the median, and is in this first part.
+
+The rule of docs/reference/bottlenecks.md; the step of tpgraph-1x4 that loads libraries is one (TRUTHS of
+test_answer.py)."""
 _SHORT_GAP_NS = 20_000
 """Gaps shorter than this on average are those between launches: a launch takes 5 to 10 us in an eager framework."""
 FUSIBLE = ("Elementwise", "Copy, cast or fill", "Reduction", "Normalisation", "Softmax or loss", "Optimizer")
 """Classes of kernels that do little work for each byte, and that compilers fuse."""
 _OPTIMIZER = re.compile(r"(?i)(?<![a-z])optim(?![a-z])|optimizer|(?<![a-z])adamw?(?![a-z])")
 _MUCH = 1 / 3
-"""Least part of all operations that an optimizer launches to come first."""
+"""Least part of all operations that an optimizer launches to come first: a choice between two hints."""
 _FUSED = ("triton_poi_", "triton_red_", "triton_per_")
 """Beginnings of the names of kernels that torch.compile fuses."""
 _CHAINED = 0.75
-"""Least part of the copies of all GPUs that a step must gain without them for them to be a chain."""
+"""Least part of the copies of all GPUs that a step must gain without them for them to be a chain.
+
+A choice: in oneproc-4gpu each GPU waits for the copy of the one before it (TRUTHS of test_answer.py)."""
 _STAGED = 0.1
-"""Least time of copies between hosts and GPUs, as a part of the MPI time, at which messages may pass through hosts."""
+"""Least time of copies between hosts and GPUs, as a part of the MPI time, at which messages may pass through hosts.
+
+A choice: no copies surround the messages of m-big (test_messages_and_their_size)."""
 _PEER, _PINNED, _MIGRATION = "peer to peer", MEMORY_KINDS[2], "Migration"
 """Parts of the names of copies and of their memory."""
 _WITH_HOST = ("host to device", "device to host")
@@ -64,7 +75,7 @@ _BLOCKING_COPIES = ("cudaMemcpy", "cudaMemcpy2D", "cudaMemcpy3D")
 """Names of calls that return when the copy has ended."""
 _WITHOUT_SYNCHRONISING = {Change(what.CALL, name) for name in _SYNCHRONISES}
 _NEARLY = 0.95
-"""Least part of the gain by an ideal host of calls that explain it alone."""
+"""Least part of the gain by an ideal host of calls that explain it alone. A choice: two replays of one cause are close."""
 
 
 # ---- slow steps ------------------------------------------------------------------------------------------------------

@@ -5,11 +5,10 @@ from __future__ import annotations
 from nsys2prv_ng.summary.numbers.job import JobSummary
 from nsys2prv_ng.summary.numbers.slow_modes import SlowMode
 from nsys2prv_ng.summary.tables.slow_modes import name_steps, name_tasks
+from nsys2prv_ng.summary.verdicts.case import HALF
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.names import quote_name
 
-_BROAD = 0.5
-"""Least share of kernel time in slow kernels that speaks for the GPU as a whole."""
 _HINT = "clocks throttled, or another process? compare nvidia-smi -q -d CLOCK,PERFORMANCE"
 _NARROW_HINT = "other kernels are as fast as usual: another algorithm, or more data?"
 
@@ -34,5 +33,6 @@ def _describe(mode: SlowMode, has_several: bool) -> str:
     lost = f"{format_time(mode.lost_ns)} lost ({format_percent(mode.step_share, 1)} of these steps)"
     place = f"{name_tasks(mode)}, {name_steps(mode)}" if has_several else name_steps(mode)
     where = "on that GPU" if len(mode.tasks) == 1 else "on these GPUs"
-    hint = f"{_HINT} {where}" if mode.kernel_share >= _BROAD else _NARROW_HINT
+    # Slow kernels that are most of kernel time speak for the GPU as a whole.
+    hint = f"{_HINT} {where}" if mode.kernel_share >= HALF else _NARROW_HINT
     return f"{place}: {what} {longer}, {lost}; {hint}"
