@@ -1,4 +1,4 @@
-"""Makes the answer of a summary: the labelled lines from BOTTLENECK to TRUST, and the same as objects."""
+"""Makes the answer of a summary: the line on the job, and those from BOTTLENECK to TRUST, in text and as objects."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.numbers.efficiency import StepNumbers
 from nsys2prv_ng.summary.numbers.job import JobSummary
-from nsys2prv_ng.summary.numbers.verdict import Gain, Statement, Verdict
+from nsys2prv_ng.summary.numbers.verdict import Gain, Place, Statement, Verdict
 from nsys2prv_ng.summary.tables.efficiency import are_steps, choose_window
 from nsys2prv_ng.summary.verdicts.bottlenecks import COPIES, TRANSFER, Bottleneck
 from nsys2prv_ng.summary.verdicts.case import Case
@@ -47,47 +47,40 @@ def add_verdict(summary: JobSummary) -> JobSummary:
 def answer(summary: JobSummary) -> Verdict:
     """Return what limits a job, where, what that costs, what to try, and how far the numbers can be trusted."""
     case = Case(summary)
-    bottleneck = classify(case)
-    stragglers = find_stragglers(case)
-    places, where = ([], "") if bottleneck is None else bottleneck.places(case)
-    gains = [] if bottleneck is None else list_gains(case, bottleneck)
-    share = None if bottleneck is None else _measure_share(case, bottleneck)
+    bottleneck, stragglers = classify(case), find_stragglers(case)
     startup, doubts = describe_start_up(summary), list_doubts(summary)
-    if bottleneck is not None and bottleneck.doubt:  # the first line has this doubt
-        doubts = [doubt for doubt in doubts if doubt.evidence != list(bottleneck.doubt)]
-    hint = see = ""
-    statements = [Statement(label="BOTTLENECK", text=_describe_no_class(case), evidence=["efficiency"])]
+    places: list[Place] = []
+    gains: list[Scenario] = []
+    share, where, hint, see = None, "", "", ""
+    statements = [_state("BOTTLENECK", _describe_no_class(case), "efficiency")]
     if bottleneck is not None:
+        places, where = bottleneck.places(case)
+        gains, share = list_gains(case, bottleneck), _measure_share(case, bottleneck)
         hint, see = bottleneck.hint, _describe_preset(case, bottleneck)
         gain, evidence = describe_gains(case, bottleneck, gains, share)
-        title = _describe_bottleneck(case, bottleneck, share, gains)
         statements = [
-            Statement(label="BOTTLENECK", text=title, evidence=list(bottleneck.evidence)),
-            Statement(label="WHERE", text=where, evidence=list(bottleneck.evidence)),
-            Statement(label="GAIN", text=gain, evidence=evidence),
-            Statement(label="TRY", text=hint + _hint_at_other(case, bottleneck, gains)),
-            Statement(label="SEE", text=see),
+            _state("BOTTLENECK", _describe_bottleneck(case, bottleneck, share, gains), *bottleneck.evidence),
+            _state("WHERE", where, *bottleneck.evidence),
+            _state("GAIN", gain, *evidence),
+            _state("TRY", hint + _hint_at_other(case, bottleneck, gains)),
+            _state("SEE", see),
         ]
+        if bottleneck.doubt:  # the first line has this doubt
+            doubts = [doubt for doubt in doubts if doubt.evidence != list(bottleneck.doubt)]
     pipeline = describe_pipeline(summary)
     # The stages of a pipeline wait for each other in turn: a minor straggler among them is a part of the bubble.
     texts = describe_stragglers(case, [each for each in stragglers if not (pipeline and is_minor(case, each))])
-    statements += [Statement(label="STRAGGLER", text=text, evidence=["waits"]) for text in texts]
+    are_named = bottleneck is not None and bottleneck.of_steps
     statements += [
-        Statement(label="LINK", text=text, evidence=["waits.links"]) for text in describe_slow_links(summary)[:1]
+        *(_state("STRAGGLER", text, "waits") for text in texts),
+        *(_state("LINK", text, "waits.links") for text in describe_slow_links(summary)[:1]),
+        _state("SLOW", describe_slow_modes(summary), "slow_modes"),
+        _state("MEMORY", describe_leaks(summary), "memory"),
+        _state("PIPELINE", pipeline if pipeline != where else "", "waits.pipeline"),
+        _state("STEPS", _contrast_steps(case, are_named=are_named), "slow_steps", "efficiency"),
+        _state("MFU", describe_mfu(summary), "mfu"),
+        _state("STARTUP", startup, "start_up"),
     ]
-    statements.append(Statement(label="SLOW", text=describe_slow_modes(summary), evidence=["slow_modes"]))
-    statements.append(Statement(label="MEMORY", text=describe_leaks(summary), evidence=["memory"]))
-    if pipeline != where:
-        statements.append(Statement(label="PIPELINE", text=pipeline, evidence=["waits.pipeline"]))
-    slow = case.slow_steps
-    if slow is not None:
-        are_named = bottleneck is not None and bottleneck.of_steps
-        reason = "" if are_named else describe_reason(summary)[0]
-        before = [] if are_named else [describe_slow(slow, name_step(summary)), reason]
-        text = "; ".join(filter(None, [*before, describe_usual(slow)]))
-        statements.append(Statement(label="STEPS", text=text, evidence=["slow_steps", "efficiency"]))
-    statements.append(Statement(label="MFU", text=describe_mfu(summary), evidence=["mfu"]))
-    statements += [Statement(label="STARTUP", text=startup, evidence=["start_up"])]
     keys = [doubt.evidence for doubt in doubts]
     firsts = [doubt for n, doubt in enumerate(doubts) if doubt.evidence not in keys[:n]]
     statements += (firsts + [doubt for doubt in doubts if doubt not in firsts])[:_MOST_DOUBTS]
@@ -104,6 +97,19 @@ def answer(summary: JobSummary) -> Verdict:
         trust=[doubt.text for doubt in doubts],
         statements=[statement for statement in statements if statement.text],
     )
+
+
+def _state(label: str, text: str, *evidence: str) -> Statement:
+    return Statement(label=label, text=text, evidence=list(evidence))
+
+
+def _contrast_steps(case: Case, *, are_named: bool) -> str:
+    """Return what the usual steps do, and which steps are slow and why unless they are the bottleneck; "" without."""
+    if case.slow_steps is None:
+        return ""
+    name, reason = name_step(case.summary), describe_reason(case.summary)[0]
+    before = [] if are_named else [describe_slow(case.slow_steps, name), reason]
+    return "; ".join(filter(None, [*before, describe_usual(case.slow_steps)]))
 
 
 # ---- BOTTLENECK ------------------------------------------------------------------------------------------------------
@@ -190,6 +196,9 @@ def _describe_preset(case: Case, bottleneck: Bottleneck) -> str:
     if not windows:
         return f"{bottleneck.preset}.cfg"
     return f"{bottleneck.preset}.cfg, in a trace with --time {format_window(windows[0][0], windows[-1][1])}"
+
+
+# ---- the job ---------------------------------------------------------------------------------------------------------
 
 
 def describe_job(summary: JobSummary) -> str:

@@ -21,7 +21,9 @@ _LEAST_SHOWN = 0.0005
 _OPERATORS = re.compile(r"^(aten|autograd)::|Backward\d+$")
 """Names of ranges that PyTorch opens for each operator, if asked to."""
 _LEAST_HOST = 0.1
-"""Least share of GPU time that is host-bound for that cost to matter. A choice: GPUs do not wait for every slow host."""
+"""Least share of GPU time that is host-bound for that cost to matter.
+
+A choice: GPUs do not wait for every slow host."""
 _MANY_RANGES = 1
 """Ranges per kernel from which the ranges themselves cost the host time that matters."""
 

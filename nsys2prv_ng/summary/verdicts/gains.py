@@ -42,8 +42,9 @@ _MOST_OF_SHARE = 2
 
 A choice: of a path that begins on a host long before its GPU, a bound contradicted the share of its class."""
 _MOST_LONGER = 1.05
-"""A path that is this many times as long as the time that is judged says nothing about it. A choice: paths follow hosts,
-which may end a little after their GPUs."""
+"""A path that is this many times as long as the time that is judged says nothing about it.
+
+A choice: paths follow hosts, which may end a little after their GPUs."""
 _HOW = {0.0: "no time", HALF: "half as long"}
 """What a factor makes of a time."""
 

@@ -75,7 +75,9 @@ _BLOCKING_COPIES = ("cudaMemcpy", "cudaMemcpy2D", "cudaMemcpy3D")
 """Names of calls that return when the copy has ended."""
 _WITHOUT_SYNCHRONISING = {Change(what.CALL, name) for name in _SYNCHRONISES}
 _NEARLY = 0.95
-"""Least part of the gain by an ideal host of calls that explain it alone. A choice: two replays of one cause are close."""
+"""Least part of the gain by an ideal host of calls that explain it alone.
+
+A choice: two replays of one cause are close."""
 
 
 # ---- slow steps ------------------------------------------------------------------------------------------------------
