@@ -278,7 +278,7 @@ class ComparisonNumbers:
     scaling: Scaling | None
     """None for runs of the same size."""
     traces: None = None
-    """Always None; `translate --labels-from` makes traces to compare."""
+    """Always None: traces to compare are made by translating each run with the labels of the first."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as `json.dumps` takes it: the first pair at the top, and all pairs as `comparisons`."""

@@ -24,7 +24,9 @@ from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
 
 _LEAST_GAIN = 0.02
-"""Least part of a step that ideal hosts must save for hosts to set the pace."""
+"""Least part of a step that ideal hosts must save for hosts to set the pace.
+
+A choice: below it, GPUs are about as fast, and which of the two is first changes from step to step."""
 _AT_ONCE = 2
 """Most scenarios that are played at once; each needs memory for the times and weights of the whole graph."""
 _MOST_SLACK = 6
@@ -34,7 +36,9 @@ _MOST = {what.RANGE: 8, what.CALL: 5, what.CLASS: 5}
 _MOST_MEASURED = 24
 """Most names of ranges of which the time is measured: those that are open longest."""
 _LEAST_SHARE = 0.005
-"""Least part of the steps of all ranks that must be spent in something for its change to be tried."""
+"""Least part of the steps of all ranks that must be spent in something for its change to be tried.
+
+No change saves more than that time; a choice between the time of an analysis and what it may miss."""
 _FASTER = 0.5
 """Factor of kernels, and of ranges that launch them, which cannot vanish: they get twice as fast."""
 _REPEATS = 3
@@ -42,11 +46,15 @@ _REPEATS = 3
 _STARTS = ("MPI_Init", "MPI_Finalize", "cuInit", "cuModuleLoad", "cuLibraryLoad", "cuLibraryGet", "ncclCommInit")
 """Beginnings of the names of calls that start or end a program, however often they are made."""
 _LEAST_ON_DEVICE = 0.05
-"""Least part of the time of a range in what it launched that makes it one that launches."""
+"""Least part of the time of a range in what it launched that makes it one that launches.
+
+A choice: too large, and a range with kernels is said to vanish."""
 _HOST_PER_LAUNCH_NS = 100_000
-"""Host time for each operation launched in a range below which the range does little but launch."""
+"""Host time for each operation launched in a range below which the range does little but launch.
+
+A launch takes 5 to 10 us in an eager framework."""
 _TOLERANCE = 0.001
-"""A step grows if it does so by more than this part of it."""
+"""A step grows if it does so by more than this part of it. A choice, far above what rounding does to a step."""
 _LONGEST = 4.0
 """The most by which something is made longer, in steps: beyond, no limit is known."""
 _ROUNDS = 10

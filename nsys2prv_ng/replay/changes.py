@@ -59,6 +59,7 @@ _NUMBER = r"[0-9]{1,6}(?:\.[0-9]{1,18})?"
 """A factor: times that are multiplied by larger ones would not fit into 64 bits."""
 _RANKS = r"[0-9]{1,6}(?:[-,][0-9]{1,6})*"
 _LEAST_SPEED = 1e-6
+"""Least speed of a network: one over the largest factor of times (_NUMBER)."""
 _CHANGE = re.compile(
     rf"""\s*(?:
     (?P<named>range|call|kernel|class)\s+(?P<quote>['"])(?P<name>.*?)(?P=quote)\s*(?:=\s*0|\*\s*(?P<factor>{_NUMBER}))

@@ -28,22 +28,14 @@ ON_HOST = (CODE, CALL, WAKE, FREE, HANDOVER)
 """Edges whose time a host thread passes."""
 NETWORK = (NEAR, FAR)
 NETWORK_TIME = "network"
-NAMES = {
-    CODE: "host",
-    CALL: "host",
-    WAKE: "host",
-    LAUNCH: "launch",
-    GAP: "GPU",
-    KERNEL: "GPU",
-    COPY: "copies",
-    NEAR: NETWORK_TIME,
-    FAR: NETWORK_TIME,
-    UNSPLIT: NETWORK_TIME,
-    TOGETHER: NETWORK_TIME,
-    FREE: "GPU",
-    HANDOVER: "host",
-    STAGE: "copies",
+_KINDS = {
+    "host": (CODE, CALL, WAKE, HANDOVER),
+    "launch": (LAUNCH,),
+    "GPU": (GAP, KERNEL, FREE),
+    "copies": (COPY, STAGE),
+    NETWORK_TIME: (NEAR, FAR, UNSPLIT, TOGETHER),
 }
+NAMES = {kind: name for name, kinds in _KINDS.items() for kind in kinds}
 """What limits a job while its time passes along an edge of each kind."""
 NONE = -1
 ALWAYS = np.iinfo(np.int64).max

@@ -42,7 +42,8 @@ _ASKS_DEVICE, _ASKS_PROCESS = 5, 6
 QUEUE = 1_022
 """Operations of a stream that launch calls put into its queue before they block, as real reports show."""
 _USUAL_GAP, _USUAL_LAUNCH = 1_000, 5_000
-"""Time (ns) between two operations of a stream, and from a launch call to its operation, if a job shows none."""
+"""Time (ns) between two operations of a stream, and from a launch call to its operation, if a job shows none:
+those of an idle GPU. A job with a queue shows its own."""
 
 
 class Followed(NamedTuple):

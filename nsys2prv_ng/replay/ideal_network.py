@@ -17,7 +17,8 @@ from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.replay.what_if import Experiment
 
 MOST_UNKNOWN = 0.05
-"""Most time in communication that may wait or move data, as a part of a window: so much the rates may be off."""
+"""Most time in communication that may wait or move data, as a part of a window: efficiencies may be off by
+so much, a twentieth."""
 
 
 class Saving(NamedTuple):

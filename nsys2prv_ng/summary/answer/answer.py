@@ -1,4 +1,4 @@
-"""Makes the answer of a summary: the labelled lines from BOTTLENECK to TRUST, and the same as objects."""
+"""Makes the answer of a summary: the line on the job, and those from BOTTLENECK to TRUST, in text and as objects."""
 
 from __future__ import annotations
 
@@ -26,19 +26,22 @@ from nsys2prv_ng.summary.links.words import describe_slow_links
 from nsys2prv_ng.summary.memory.words import describe_leaks
 from nsys2prv_ng.summary.mfu import describe_mfu
 from nsys2prv_ng.summary.pipeline.words import describe_pipeline
-from nsys2prv_ng.summary.verdict import Gain, Statement, Verdict
+from nsys2prv_ng.summary.verdict import Gain, Place, Statement, Verdict
 from nsys2prv_ng.text.formatting import count_nouns, format_percent, format_span, format_time, format_window
 from nsys2prv_ng.text.names import clean_name, quote_name
 
 _MOST_DOUBTS = 2
+"""Most TRUST lines: all others are in the JSON. A choice, so that the answer stays short."""
 _WAIT_SHARE = 0.1
-"""Least share of wait time that is worth a word for a host-bound job."""
+"""Least share of wait time that is worth a word for a host-bound job: below it a straggler is minor as well."""
 _MPI_SHARE = 0.02
-"""Least share of MPI calls that is worth a word for a host-bound job."""
+"""Least share of MPI calls that is worth a word for a host-bound job: parts of GPU time below it are in *other*."""
 _SHIFTING = {"time", "nvtx_range"}
 """Choices after which times count from the start of the chosen time, not from that of the whole trace."""
 _MUCH_MORE = 1.5
-"""A saving that is this many times the share of GPU time needs a word, since the share alone does not explain it."""
+"""A saving that is this many times the share of GPU time needs a word, since the share alone does not explain it.
+
+A choice: too small, and the word repeats the share."""
 
 
 def add_verdict(summary: JobSummary) -> JobSummary:
@@ -49,57 +52,40 @@ def add_verdict(summary: JobSummary) -> JobSummary:
 def answer(summary: JobSummary) -> Verdict:
     """Return what limits a job, where, what that costs, what to try, and how far the numbers can be trusted."""
     case = Case(summary)
-    bottleneck = classify(case)
-    stragglers = find_stragglers(case)
-    places, where = ([], "") if bottleneck is None else bottleneck.places(case)
-    gains = [] if bottleneck is None else list_gains(case, bottleneck)
-    share = None if bottleneck is None else _measure_share(case, bottleneck)
+    bottleneck, stragglers = classify(case), find_stragglers(case)
     startup, doubts = describe_start_up(summary), list_doubts(summary, case.slow_steps)
-    if bottleneck is not None and bottleneck.doubt:  # the first line has this doubt
-        doubts = [doubt for doubt in doubts if doubt.evidence != list(bottleneck.doubt)]
-    hint = see = ""
-    statements = [Statement(label="BOTTLENECK", text=_describe_no_class(case), evidence=["efficiency"])]
+    places: list[Place] = []
+    gains: list[Scenario] = []
+    share, where, hint, see = None, "", "", ""
+    statements = [_state("BOTTLENECK", _describe_no_class(case), "efficiency")]
     if bottleneck is not None:
+        places, where = bottleneck.places(case)
+        gains, share = list_gains(case, bottleneck), _measure_share(case, bottleneck)
         hint, see = bottleneck.hint, _describe_preset(case, bottleneck)
         gain, evidence = describe_gains(case, bottleneck, gains, share)
-        title = _describe_bottleneck(case, bottleneck, share, gains)
         statements = [
-            Statement(label="BOTTLENECK", text=title, evidence=list(bottleneck.evidence)),
-            Statement(label="WHERE", text=where, evidence=list(bottleneck.evidence)),
-            Statement(label="GAIN", text=gain, evidence=evidence),
-            Statement(label="TRY", text=hint + _hint_at_other(case, bottleneck, gains)),
-            Statement(label="SEE", text=see),
+            _state("BOTTLENECK", _describe_bottleneck(case, bottleneck, share, gains), *bottleneck.evidence),
+            _state("WHERE", where, *bottleneck.evidence),
+            _state("GAIN", gain, *evidence),
+            _state("TRY", hint + _hint_at_other(case, bottleneck, gains)),
+            _state("SEE", see),
         ]
+        if bottleneck.doubt:  # the first line has this doubt
+            doubts = [doubt for doubt in doubts if doubt.evidence != list(bottleneck.doubt)]
     pipeline = describe_pipeline(summary.pipeline)
     # The stages of a pipeline wait for each other in turn: a minor straggler among them is a part of the bubble.
     texts = describe_stragglers(case, [each for each in stragglers if not (pipeline and is_minor(case, each))])
-    statements += [Statement(label="STRAGGLER", text=text, evidence=["waits"]) for text in texts]
+    are_named = bottleneck is not None and bottleneck.of_steps
     statements += [
-        Statement(label="LINK", text=text, evidence=["waits.links"]) for text in describe_slow_links(summary.links)[:1]
+        *(_state("STRAGGLER", text, "waits") for text in texts),
+        *(_state("LINK", text, "waits.links") for text in describe_slow_links(summary.links)[:1]),
+        _state("SLOW", describe_slow_modes(summary.slow_modes, has_several=summary.tasks > 1), "slow_modes"),
+        _state("MEMORY", describe_leaks(summary.memory), "memory"),
+        _state("PIPELINE", pipeline if pipeline != where else "", "waits.pipeline"),
+        _state("STEPS", _contrast_steps(case, are_named=are_named), "slow_steps", "efficiency"),
+        _state("MFU", describe_mfu(summary.mfu, is_slowed=count_operator_ranges(summary) > 0), "mfu"),
+        _state("STARTUP", startup, "start_up"),
     ]
-    statements.append(
-        Statement(
-            label="SLOW",
-            text=describe_slow_modes(summary.slow_modes, has_several=summary.tasks > 1),
-            evidence=["slow_modes"],
-        )
-    )
-    statements.append(Statement(label="MEMORY", text=describe_leaks(summary.memory), evidence=["memory"]))
-    if pipeline != where:
-        statements.append(Statement(label="PIPELINE", text=pipeline, evidence=["waits.pipeline"]))
-    slow = case.slow_steps
-    if slow is not None:
-        are_named = bottleneck is not None and bottleneck.of_steps
-        reason = "" if are_named else describe_reason(summary)[0]
-        before = [] if are_named else [describe_slow(slow, name_step(summary)), reason]
-        text = "; ".join(filter(None, [*before, describe_usual(slow)]))
-        statements.append(Statement(label="STEPS", text=text, evidence=["slow_steps", "efficiency"]))
-    statements.append(
-        Statement(
-            label="MFU", text=describe_mfu(summary.mfu, is_slowed=count_operator_ranges(summary) > 0), evidence=["mfu"]
-        )
-    )
-    statements += [Statement(label="STARTUP", text=startup, evidence=["start_up"])]
     keys = [doubt.evidence for doubt in doubts]
     firsts = [doubt for n, doubt in enumerate(doubts) if doubt.evidence not in keys[:n]]
     statements += (firsts + [doubt for doubt in doubts if doubt not in firsts])[:_MOST_DOUBTS]
@@ -116,6 +102,19 @@ def answer(summary: JobSummary) -> Verdict:
         trust=[doubt.text for doubt in doubts],
         statements=[statement for statement in statements if statement.text],
     )
+
+
+def _state(label: str, text: str, *evidence: str) -> Statement:
+    return Statement(label=label, text=text, evidence=list(evidence))
+
+
+def _contrast_steps(case: Case, *, are_named: bool) -> str:
+    """Return what the usual steps do, and which steps are slow and why unless they are the bottleneck; "" without."""
+    if case.slow_steps is None:
+        return ""
+    name, reason = name_step(case.summary), describe_reason(case.summary)[0]
+    before = [] if are_named else [describe_slow(case.slow_steps, name), reason]
+    return "; ".join(filter(None, [*before, describe_usual(case.slow_steps)]))
 
 
 # ---- BOTTLENECK ------------------------------------------------------------------------------------------------------
@@ -202,6 +201,9 @@ def _describe_preset(case: Case, bottleneck: Bottleneck) -> str:
     if not windows:
         return f"{bottleneck.preset}.cfg"
     return f"{bottleneck.preset}.cfg, in a trace with --time {format_window(windows[0][0], windows[-1][1])}"
+
+
+# ---- the job ---------------------------------------------------------------------------------------------------------
 
 
 def describe_job(summary: JobSummary) -> str:

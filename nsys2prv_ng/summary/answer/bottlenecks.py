@@ -16,7 +16,15 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.summary.answer import rules, where
-from nsys2prv_ng.summary.answer.case import COPY_BOUND, HOST_BOUND, IF_BOUND, NETWORK_BOUND, WAIT_BOUND, Case
+from nsys2prv_ng.summary.answer.case import (
+    COPY_BOUND,
+    HOST_BOUND,
+    IF_BOUND,
+    NETWORK_BOUND,
+    WAIT_BOUND,
+    Case,
+    sum_nccl_kernels,
+)
 from nsys2prv_ng.summary.answer.where import Found
 from nsys2prv_ng.summary.efficiency.numbers import Losses
 
@@ -144,20 +152,20 @@ COMPUTE_FUSIBLE = _refine(
 )
 COMPUTE_FP32 = _refine(
     COMPUTE,
-    rules.multiplies_fp32,
+    lambda case: rules.find_largest_class(case) == "GEMM FP32",
     title="Compute-bound, in FP32 matrix products",
     rule="compute-bound, and GEMM FP32 is the largest kernel class",
     hint="use tensor cores: BF16 or FP16 autocast, or TF32 (torch.set_float32_matmul_precision('high'))",
 )
 COMPUTE_16 = _refine(
     COMPUTE,
-    rules.multiplies_16,
+    lambda case: rules.find_largest_class(case) in ("GEMM BF16", "GEMM FP16", "GEMM FP8", "GEMM FP4"),
     rule="compute-bound, and matrix products with operands of 16 bits or less are the largest kernel class",
     hint="larger or fewer matrix products (they use 16 bits or less already), FP8, fused layers",
 )
 COMPUTE_ATTENTION = _refine(
     COMPUTE,
-    rules.attends,
+    lambda case: rules.find_largest_class(case) == "Attention",
     title="Compute-bound, in attention",
     rule="compute-bound, and attention is the largest kernel class",
     hint="fuse the kernels around attention (torch.compile); use its newest fused kernels; shorter or packed sequences",
@@ -262,14 +270,14 @@ TRANSFER = Bottleneck(
 )
 TRANSFER_GATHER = _refine(
     TRANSFER,
-    rules.gathers,
+    lambda case: rules.are_most(["AllGather"], sum_nccl_kernels(case.summary)),
     rule="exposed transfer, and AllGather takes most NCCL time, as with sharded parameters",
     overlap_slows=False,
     hint="gather less if memory allows (ZeRO-2, reshard_after_forward=False); prefetch; 16-bit parameters, gradients",
 )
 TRANSFER_MESSAGES = _refine(
     TRANSFER,
-    rules.sends,
+    lambda case: rules.are_most(["SendRecv", "Send", "Recv"], sum_nccl_kernels(case.summary)),
     rule="exposed transfer, and sends and receives take most NCCL time",
     hint="overlap sends with compute; send fewer bytes; check that NCCL uses the fast network between nodes",
 )
@@ -319,7 +327,7 @@ COPIES = Bottleneck(
 )
 COPIES_PEER = _refine(
     COPIES,
-    rules.copies_between_gpus,
+    lambda case: rules.are_most([rules.PEER], rules.sum_copies(case)),
     rule="copies, most of them between GPUs",
     hint="overlap copies between GPUs with compute; make fewer and larger ones; check that peers have NVLink",
 )
@@ -332,13 +340,13 @@ COPIES_CHAIN = _refine(
 )
 COPIES_PINNED = _refine(
     COPIES,
-    rules.copies_pinned_memory,
+    lambda case: rules.are_most([rules.PINNED], rules.sum_copies(case)),
     rule="copies, most of them from or to pinned memory",
     hint="memory is pinned already: copy less (keep data on the GPU, no offload); hide copies behind compute",
 )
 COPIES_INSIDE = _refine(
     COPIES,
-    rules.copies_within_gpus,
+    lambda case: rules.are_most([rules.INSIDE], rules.sum_copies(case)),
     rule="copies, most of them within a GPU, sets or migrations",
     hint="avoid copies within a GPU (in place, contiguous layouts, gradient_as_bucket_view); prefetch managed memory",
 )

@@ -20,14 +20,16 @@ from nsys2prv_ng.summary.waits.words import NOT_SELECTED
 _OPERATORS = re.compile(r"^(aten|autograd)::|Backward\d+$")
 """Names of ranges that PyTorch opens for each operator, if asked to."""
 _LEAST_HOST = 0.1
-"""Least share of GPU time that is host-bound for that cost to matter."""
+"""Least share of GPU time that is host-bound for that cost to matter.
+
+A choice: GPUs do not wait for every slow host."""
 _MANY_RANGES = 1
 """Ranges per kernel from which the ranges themselves cost the host time that matters."""
 
 _STARTS = re.compile(r"MPI_(Init|Finalize|File_|Win_|Comm_|Type_|Group_)")
 """MPI calls that neither transfer data between ranks nor wait for messages."""
 LEAST = 0.05
-"""Least share of a step, or of GPU time, that is worth a change."""
+"""Least share of a step, or of GPU time, that is worth a change: the 5% of docs/reference/bottlenecks.md."""
 HALF = 0.5
 """What is more than this part of a whole is most of it."""
 _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cuGraphLaunch")

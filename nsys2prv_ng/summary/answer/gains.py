@@ -26,18 +26,25 @@ from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.names import clean_name, quote_name
 
 _MOST_GAINS = 3
+"""Most changes of GAIN: the bound, one that somebody can make, and another cause."""
 _SOME = 0.001
-"""Least share of a step that is not nothing."""
+"""Least share of a step that is not nothing: less is printed as 0.0%, or nearly."""
 _SAME = 0.01
-"""Two savings are the same if they differ by less than this share."""
-_NEAR = 0.01
-"""The mean step is near the median if they differ by at most this share of it."""
+"""Two times are the same if they differ by at most this share.
+
+A range and an ideal network that save the same in the capture mpi-4 differ by less (test_a_saving_is_printed_once)."""
 _FAR_BELOW = 0.1
-"""A saving that is smaller by this share of a step than the time of its class needs the reason: what limits then."""
+"""A saving that is smaller by this share of a step than the time of its class needs the reason: what limits then.
+
+A choice: too small, and the reason is printed where rounding explains the difference."""
 _MOST_OF_SHARE = 2
-"""A critical path with more than this many times a class's share of GPU time says nothing of the class."""
+"""A critical path with more than this many times a class's share of GPU time says nothing of the class.
+
+A choice: of a path that begins on a host long before its GPU, a bound contradicted the share of its class."""
 _MOST_LONGER = 1.05
-"""A path that is this many times as long as the time that is judged says nothing about it."""
+"""A path that is this many times as long as the time that is judged says nothing about it.
+
+A choice: paths follow hosts, which may end a little after their GPUs."""
 _HOW = {0.0: "no time", HALF: "half as long"}
 """What a factor makes of a time."""
 
@@ -164,7 +171,7 @@ def _name_whole(case: Case) -> str:
     numbers, steps = case.summary.what_if, case.summary.steps
     if numbers is None or steps is None or not numbers.steps:
         return ""
-    is_near = abs(numbers.step_ns - steps.median_ns) <= _NEAR * steps.median_ns
+    is_near = abs(numbers.step_ns - steps.median_ns) <= _SAME * steps.median_ns
     return "" if is_near else f" of the mean {format_time(numbers.step_ns)}"
 
 

@@ -26,8 +26,13 @@ _CLASSES = [each for each in BOTTLENECKS if each.refines is None]
 _BY_LOSS = [each for each in _CLASSES if each.applies is None and each.loss and each != UNCLASSIFIED]
 _BY_BOUND = {each.bound: each for each in _BY_LOSS if each.bound is not None}
 _MOST_UNCLASSIFIED = 0.25
+"""Least share of unclassified communication in GPU time that leaves a class open (docs/reference/bottlenecks.md).
+
+A choice: too small, and captures in which a rank is missing are never judged."""
 _CLOSE = 0.8
-"""Two savings are close if the smaller one is at least this part of the larger: what they save overlaps."""
+"""Two savings are close if the smaller one is at least this part of the larger: what they save overlaps.
+
+A choice: too small, and times decide between waits and transfer though a replay knows which one saves more."""
 
 
 def classify(case: Case) -> Bottleneck | None:

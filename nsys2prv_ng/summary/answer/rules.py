@@ -30,26 +30,37 @@ from nsys2prv_ng.summary.memory.numbers import ALLOCATOR_CALLS
 from nsys2prv_ng.summary.ranges.numbers import list_paths
 
 _COMPUTES = 0.8
-"""Least share of compute in GPU time at which a job is compute-bound."""
+"""Least share of compute in GPU time at which a job is compute-bound (docs/reference/bottlenecks.md).
+
+A choice: all else together saves at most a fifth then."""
 _SLOW_SHARE = 0.25
-"""Least part of the steps' time that a few slow steps cost to be the bottleneck."""
+"""Least part of the steps' time that a few slow steps cost to be the bottleneck (docs/reference/bottlenecks.md).
+
+A choice: too small, and a few steps hide what limits all others."""
 _SLOWEST_SHARE, _SLOWEST_FACTOR, _EARLY = 1 / 3, 5, 1 / 4
-"""A step is start-up if it takes this share of all steps and this many times the median, and is in this first part."""
+"""A step is start-up if it takes this share of all steps and this many times the median, and is in this first part.
+
+The rule of docs/reference/bottlenecks.md; the step of tpgraph-1x4 that loads libraries is one (TRUTHS of
+test_answer.py)."""
 _SHORT_GAP_NS = 20_000
 """Gaps shorter than this on average are those between launches: a launch takes 5 to 10 us in an eager framework."""
 FUSIBLE = ("Elementwise", "Copy, cast or fill", "Reduction", "Normalisation", "Softmax or loss", "Optimizer")
 """Classes of kernels that do little work for each byte, and that compilers fuse."""
 _OPTIMIZER = re.compile(r"(?i)(?<![a-z])optim(?![a-z])|optimizer|(?<![a-z])adamw?(?![a-z])")
 _MUCH = 1 / 3
-"""Least part of all operations that an optimizer launches to come first."""
+"""Least part of all operations that an optimizer launches to come first: a choice between two hints."""
 _FUSED = ("triton_poi_", "triton_red_", "triton_per_")
 """Beginnings of the names of kernels that torch.compile fuses."""
 _CHAINED = 0.75
-"""Least part of the copies of all GPUs that a step must gain without them for them to be a chain."""
+"""Least part of the copies of all GPUs that a step must gain without them for them to be a chain.
+
+A choice: in oneproc-4gpu each GPU waits for the copy of the one before it (TRUTHS of test_answer.py)."""
 _STAGED = 0.1
-"""Least time of copies between hosts and GPUs, as a part of the MPI time, at which messages may pass through hosts."""
-_PEER, _PINNED, _MIGRATION = "peer to peer", MEMORY_KINDS[2], "Migration"
-"""Parts of the names of copies and of their memory."""
+"""Least time of copies between hosts and GPUs, as a part of the MPI time, at which messages may pass through hosts.
+
+A choice: no copies surround the messages of m-big (test_messages_and_their_size)."""
+PEER, PINNED, INSIDE, _MIGRATION = "peer to peer", MEMORY_KINDS[2], "inside", "Migration"
+"""Kinds of copies: parts of their names and of those of their memory; INSIDE is within a GPU."""
 _WITH_HOST = ("host to device", "device to host")
 """Ends of the names of copies from and to host memory."""
 _LARGE_BYTES = 8 << 20
@@ -64,7 +75,9 @@ _BLOCKING_COPIES = ("cudaMemcpy", "cudaMemcpy2D", "cudaMemcpy3D")
 """Names of calls that return when the copy has ended."""
 _WITHOUT_SYNCHRONISING = {Change(what.CALL, name) for name in _SYNCHRONISES}
 _NEARLY = 0.95
-"""Least part of the gain by an ideal host of calls that explain it alone."""
+"""Least part of the gain by an ideal host of calls that explain it alone.
+
+A choice: two replays of one cause are close."""
 
 
 # ---- slow steps ------------------------------------------------------------------------------------------------------
@@ -113,25 +126,11 @@ def computes_what_fuses(case: Case) -> bool:
     fused = sum(kernel.total_ns for kernel in kernels if kernel.name.startswith(_FUSED))
     if fused and fused >= LEAST * sum(kernel.total_ns for kernel in kernels):
         return False
-    return _is_most(FUSIBLE, classes)
+    return are_most(FUSIBLE, classes)
 
 
-def multiplies_fp32(case: Case) -> bool:
-    """Return whether FP32 matrix products are the largest class of kernels."""
-    return _find_largest_class(case) == "GEMM FP32"
-
-
-def multiplies_16(case: Case) -> bool:
-    """Return whether matrix products of 16 bits or less are the largest class of kernels."""
-    return _find_largest_class(case) in ("GEMM BF16", "GEMM FP16", "GEMM FP8", "GEMM FP4")
-
-
-def attends(case: Case) -> bool:
-    """Return whether attention is the largest class of kernels."""
-    return _find_largest_class(case) == "Attention"
-
-
-def _find_largest_class(case: Case) -> str:
+def find_largest_class(case: Case) -> str:
+    """Return the class of kernels with most compute time; "" without any."""
     return next(iter(case.compute_by_class), "")
 
 
@@ -179,16 +178,6 @@ def waits_for_compute(case: Case) -> bool:
 # ---- transfer and copies ---------------------------------------------------------------------------------------------
 
 
-def gathers(case: Case) -> bool:
-    """Return whether AllGather takes most NCCL time."""
-    return _is_most(["AllGather"], sum_nccl_kernels(case.summary))
-
-
-def sends(case: Case) -> bool:
-    """Return whether sends and receives take most NCCL time."""
-    return _is_most(["SendRecv", "Send", "Recv"], sum_nccl_kernels(case.summary))
-
-
 def moves_large_messages(case: Case) -> bool:
     """Return whether most NCCL time with known sizes is in large messages."""
     rates = [] if case.summary.waits is None else case.summary.waits.bandwidth
@@ -210,12 +199,7 @@ def copies_around_mpi(case: Case) -> bool:
 def moves_in_mpi_collectives(case: Case) -> bool:
     """Return whether most MPI time is in collectives."""
     calls = list_mpi_calls(case.summary)
-    return _is_most(filter(_COLLECTIVES.match, calls), calls)
-
-
-def copies_between_gpus(case: Case) -> bool:
-    """Return whether most copy time is between GPUs."""
-    return _is_most([_PEER], _sum_copies(case))
+    return are_most(filter(_COLLECTIVES.match, calls), calls)
 
 
 def copies_in_chain(case: Case) -> bool:
@@ -226,31 +210,18 @@ def copies_in_chain(case: Case) -> bool:
     return bound.share >= _CHAINED * losses.devices * losses.memory_ns / case.gpu_ns
 
 
-def copies_pinned_memory(case: Case) -> bool:
-    """Return whether most copy time is from or to pinned memory."""
-    return _is_most([_PINNED], _sum_copies(case))
-
-
-def copies_within_gpus(case: Case) -> bool:
-    """Return whether most copy time is within a GPU, in sets or in migrations."""
-    return _is_most([_INSIDE], _sum_copies(case))
-
-
-_INSIDE, _OTHER = "inside", "other"
-
-
-def _sum_copies(case: Case) -> Counter[str]:
+def sum_copies(case: Case) -> Counter[str]:
     """Return the time (ns) of copies between GPUs, within them, and from or to pinned and other memory of hosts."""
     times = Counter[str]()
     for copies in case.summary.memory_operations:
-        if _PEER in copies.operation:
-            times[_PEER] += copies.total_ns
+        if PEER in copies.operation:
+            times[PEER] += copies.total_ns
         elif not copies.operation.endswith(_WITH_HOST) or copies.operation.startswith(_MIGRATION):
-            times[_INSIDE] += copies.total_ns
+            times[INSIDE] += copies.total_ns
         else:
-            pinned = sum(part.total_ns for part in copies.by_memory if _PINNED in (part.source, part.destination))
-            times[_PINNED] += pinned
-            times[_OTHER] += copies.total_ns - pinned
+            pinned = sum(part.total_ns for part in copies.by_memory if PINNED in (part.source, part.destination))
+            times[PINNED] += pinned
+            times["other"] += copies.total_ns - pinned
     return times
 
 
@@ -283,14 +254,14 @@ def opens_operator_ranges(case: Case) -> bool:
 
 def allocates(case: Case) -> bool:
     """Return whether hosts mostly allocated or freed memory while GPUs were idle."""
-    return _is_most([call for call in case.host_calls if call.startswith(ALLOCATOR_CALLS)], case.host_calls)
+    return are_most([call for call in case.host_calls if call.startswith(ALLOCATOR_CALLS)], case.host_calls)
 
 
 def synchronises(case: Case) -> bool:
     """Return whether hosts were mostly in calls that wait for GPUs, or one of these explains its whole gain."""
     calls, bound = case.host_calls, case.bounds.get(HOST_BOUND)
     waiting = [call for call in calls if call.startswith(_SYNCHRONISES) or call in _BLOCKING_COPIES]
-    if _is_most(waiting, calls):
+    if are_most(waiting, calls):
         return True
     without = [each for each in case.changes if each.only in _WITHOUT_SYNCHRONISING]
     is_all = bound is not None and any(each.saving_ns >= _NEARLY * bound.saving_ns for each in without)
@@ -326,6 +297,6 @@ def launches_what_fuses(case: Case) -> bool:
     return losses is not None and losses.compute_ns >= HALF * case.gpu_ns and computes_what_fuses(case)
 
 
-def _is_most(names: Iterable[str], times: Mapping[str, int]) -> bool:
+def are_most(names: Iterable[str], times: Mapping[str, int]) -> bool:
     """Return whether some of the times (ns) are more than half of all."""
     return sum(times.get(name, 0) for name in names) > HALF * sum(times.values())

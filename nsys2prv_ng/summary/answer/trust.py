@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nsys2prv_ng.report.diagnostics import REMEDY
-from nsys2prv_ng.summary.answer.case import count_operator_ranges
+from nsys2prv_ng.summary.answer.case import LEAST, count_operator_ranges
 from nsys2prv_ng.summary.answer.slow_steps import SlowSteps
 from nsys2prv_ng.summary.efficiency.windows import choose_window
 from nsys2prv_ng.summary.job import JobSummary
@@ -14,14 +14,14 @@ from nsys2prv_ng.summary.what_if import describe_replayed
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.names import clean_name, quote_name
 
-_LEAST_SHARE = 0.05
 _LEAST_GRAPHS = 0.01
 """Least share of GPU time in opaque CUDA graphs that is worth a word."""
 _LEAST_SIMILAR = 0.98
+"""Least similarity of steps that a delimiter finds at which nothing needs to be said of it: a choice."""
 _FEW_STEPS = 3
 """With fewer steps, nothing shows what is usual."""
 _MOST_SPREAD = 0.5
-"""Spread of the steps, (max - min) / median, above which there is no typical step."""
+"""Spread of the steps, (max - min) / median, above which there is no typical step. A choice."""
 
 
 def describe_start_up(summary: JobSummary) -> str:
@@ -126,7 +126,7 @@ def _count_kernels(waits: WaitNumbers) -> str:
 def _describe_unsplit(summary: JobSummary) -> str:
     """Return the NCCL time that no predicted change alters, if it is a worthwhile part of a step."""
     numbers = summary.what_if
-    if numbers is None or numbers.unsplit_ns < _LEAST_SHARE * numbers.step_ns * max(summary.ranks, 1):
+    if numbers is None or numbers.unsplit_ns < LEAST * numbers.step_ns * max(summary.ranks, 1):
         return ""
     kept = format_time(numbers.unsplit_ns)
     return f"predictions leave unclassified NCCL kernels as they are: {kept} a step, summed over ranks"

@@ -37,6 +37,7 @@ from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent
 from nsys2prv_ng.text.names import USER_CODE, clean_name, name_task, quote_name
 
 _MOST_PLACES = 3
+"""Most places of one kind. A choice, so that the line stays short."""
 _MOST_STEPS = 10
 """Most slow steps that are places."""
 _LEAST_SHARE = 0.1

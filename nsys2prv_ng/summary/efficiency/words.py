@@ -8,7 +8,7 @@ from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.names import name_task
 
 _FACTOR = 10
-"""Least spread that is easier to read as a factor."""
+"""Least spread that is easier to read as a factor: 1000% and more."""
 _LEAST_SHOWN = 0.0005
 """Least share that is not printed as 0.0%."""
 

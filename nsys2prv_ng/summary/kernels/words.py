@@ -30,8 +30,6 @@ def name_steps(mode: SlowMode) -> str:
     return f"step{'s' * (len(mode.steps) > 1)} {join_first(numbers, _MOST_NUMBERS)}"
 
 
-_BROAD = 0.5
-"""Least share of kernel time in slow kernels that speaks for the GPU as a whole."""
 _HINT = "clocks throttled, or another process? compare nvidia-smi -q -d CLOCK,PERFORMANCE"
 _NARROW_HINT = "other kernels are as fast as usual: another algorithm, or more data?"
 
@@ -59,5 +57,6 @@ def _describe(mode: SlowMode, has_several: bool) -> str:
     lost = f"{format_time(mode.lost_ns)} lost ({format_percent(mode.step_share, 1)} of these steps)"
     place = f"{name_tasks(mode)}, {name_steps(mode)}" if has_several else name_steps(mode)
     where = "on that GPU" if len(mode.tasks) == 1 else "on these GPUs"
-    hint = f"{_HINT} {where}" if mode.kernel_share >= _BROAD else _NARROW_HINT
+    # Slow kernels that are most of kernel time speak for the GPU as a whole.
+    hint = f"{_HINT} {where}" if 2 * mode.kernel_share >= 1 else _NARROW_HINT
     return f"{place}: {what} {longer}, {lost}; {hint}"

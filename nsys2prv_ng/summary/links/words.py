@@ -19,6 +19,8 @@ def name_end(end: LinkEnd) -> str:
 
 
 _MOST = 3
+"""Most pairs of the section on links that have a sentence."""
+"""Most pairs of the section on links that have a sentence."""
 
 
 def describe_slow_links(links: LinkNumbers | None) -> list[str]:

@@ -22,6 +22,7 @@ def find_main_task(part: PathPart) -> str:
 
 
 _MOST_CLASSES = 3
+"""Most classes of time that the sentence names: the table has all."""
 _BEFORE = [PATH_KINDS[kind] for kind in (PATH_LAUNCH, PATH_GAP)]
 """Classes of time that precedes an operation."""
 _LEAST_SHARE = 0.05
