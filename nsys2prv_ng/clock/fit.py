@@ -27,18 +27,14 @@ DRIFT_OPERATIONS = 50
 DRIFT_BLOCKS = 4
 MOST_DRIFT = 50e-6
 
+# A choice, as the next one is, of drift against an offset alone: without it, noise would decide between equal models.
 BETTER = 0.95
-"""A correction must lower the held-out residual to at most this share of the residual of plain UTC.
-
-A choice, as the next one is, of drift against an offset alone: without it, noise would decide between equal models.
-"""
+"""A correction must lower the held-out residual to at most this share of the residual of plain UTC."""
 _BETTER_WITH_DRIFT = 0.99
 
+# A choice, which bounds the time of a fit: errors come from slow variations, which more operations do not average out.
 MOST_ROWS = 1 << 19
-"""Most rows to fit. From more operations, evenly spread ones are chosen.
-
-A choice, which bounds the time of a fit: errors come from slow variations, which more operations do not average out.
-"""
+"""Most rows to fit. From more operations, evenly spread ones are chosen."""
 
 _STUDENT = (np.inf, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36)
 """97.5 % quantiles of Student's distribution by degrees of freedom."""

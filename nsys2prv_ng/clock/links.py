@@ -31,12 +31,10 @@ _LEAST_ASYMMETRY_NS = 10e3
 """Half the difference between both directions that is allowed for, as a share of the delay, and at least. On one
 physical clock, it was 0.3 to 7.5 % for links of NCCL over a socket."""
 
+# A choice, as the next two are: with a wider cluster, messages to late receivers count; with a narrower one, fewer do.
 _REACH = 0.3
 _LEAST_REACH_NS = 20e3
-"""Messages of a cluster exceed the shortest by at most this share of the delay, and this time is always allowed.
-
-A choice, as the next two are: with a wider cluster, messages to late receivers count; with a narrower one, fewer do.
-"""
+"""Messages of a cluster exceed the shortest by at most this share of the delay, and this time is always allowed."""
 _FEWEST_IN_CLUSTER = 4
 _USUAL = 4.0
 """Delays of a cluster count up to this multiple of the distance from its shortest (5 %) to its first quartile."""

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from nsys2prv_ng.analysis.efficiency.typical_step import RangesOfTask
-from nsys2prv_ng.html.charts.axes import Tick
-from nsys2prv_ng.html.charts.plots import Shape
+from nsys2prv_ng.html.charts.plots import Shape, Tick
 from nsys2prv_ng.html.charts.png import MapFigure, MatrixFigure, Swatch
 from nsys2prv_ng.html.tables import Table, Tree
 from nsys2prv_ng.light_dataclass import dataclass

@@ -10,13 +10,15 @@ from nsys2prv_ng.comparison.scaling import describe_scaling
 from nsys2prv_ng.comparison.sentences import FASTER, RUN, SLOWER, LabelledLine
 from nsys2prv_ng.comparison.sentences import list_lines as list_answers
 from nsys2prv_ng.html.blocks import Line, Section
-from nsys2prv_ng.html.comparison_sections.difference import make_difference_section, make_key, make_tables_section
-from nsys2prv_ng.html.comparison_sections.sides import (
+from nsys2prv_ng.html.comparison_sections import (
     SCALING,
     SIDES,
+    make_difference_section,
+    make_key,
     make_scaling_section,
     make_sides_section,
     make_steps_section,
+    make_tables_section,
 )
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.page import render_page

@@ -17,27 +17,22 @@ from nsys2prv_ng.operations.parts import ANY_SIZE
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.runtime.kernels import take_median
 
+# A choice, far above the 37 ms of the nodes of a real capture: nodes with a larger difference are not fitted.
 FURTHEST_UTC_NS = 2 * 10**9
-"""Largest difference in UTC of compared nodes: operations further apart belong to another part of the program.
+"""Largest difference in UTC of compared nodes: operations further apart belong to another part of the program."""
 
-A choice, far above the 37 ms of the nodes of a real capture: nodes with a larger difference are not fitted.
-"""
-
+# A choice: with less, parts of a program that repeats itself agree by chance; with more, short captures are not
+# compared.
 LEAST_OVERLAP = 0.5
-"""Share of the shorter sequence that must be in both; and at least _FEW operations, if there are that many.
-
-A choice: with less, parts of a program that repeats itself agree by chance; with more, short captures are not compared.
-"""
+"""Share of the shorter sequence that must be in both; and at least _FEW operations, if there are that many."""
 
 _FEW = 3
 
+# A choice: with wider limits, a lag that is wrong by a step of the program may be nearer and be chosen; with narrower
+# ones, noise decides between equal lags.
 _AS_STEADY = 3.0
 _STEADY_FLOOR_NS = 1000.0
-"""Limits, relative to the best lag, within which the ends of another lag count as equally steady.
-
-A choice: with wider limits, a lag that is wrong by a step of the program may be nearer and be chosen; with narrower
-ones, noise decides between equal lags.
-"""
+"""Limits, relative to the best lag, within which the ends of another lag count as equally steady."""
 
 _SAMPLES = 129
 """Most ends that are compared of one lag. A choice, which bounds the time that a lag takes."""

@@ -15,22 +15,18 @@ from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.operations.lag import FURTHEST_UTC_NS, LEAST_OVERLAP, STEEPEST, Lag, Sequence, find_lag
 from nsys2prv_ng.operations.parts import ANY_SIZE
 
+# A choice: fewer agree by chance, and with more, a loss near the start or end of a sequence does not show.
 _PIECE = 16
-"""Number of operations that are searched together if some were lost.
-
-A choice: fewer agree by chance, and with more, a loss near the start or end of a sequence does not show.
-"""
+"""Number of operations that are searched together if some were lost."""
 _STEADY_NS = 100_000
 """Largest change (ns) of the median difference of ends from one piece to the next. Real reports have up to 50 us."""
 _PROBES = 9
 """Number of pieces that are searched as far as FURTHEST_UTC_NS; the others only _NEAR_NS around their median."""
+# A choice: at 50 ppm, clocks drift apart by as much in 2,000 s. A wider search takes longer and finds other steps.
 _NEAR_NS = 10**8
-"""A choice: at 50 ppm, clocks drift apart by as much in 2,000 s. A wider search takes longer and finds other steps."""
+# A choice, for speed: the lags of pieces cannot add much to such an overlap.
 _MOSTLY = 0.9
-"""Share of the shorter sequence in the overlap of a lag from which the search stops.
-
-A choice, for speed: the lags of pieces cannot add much to such an overlap.
-"""
+"""Share of the shorter sequence in the overlap of a lag from which the search stops."""
 _FAR = 1 << 62
 _NEVER = 1e15
 """Difference (ns) of the ends of operations that do not agree."""

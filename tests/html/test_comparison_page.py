@@ -21,7 +21,7 @@ from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.model import Side
 from nsys2prv_ng.comparison.tables import _SUMMED
 from nsys2prv_ng.html.comparison_page import choose_common_steps, list_sections, render_comparison
-from nsys2prv_ng.html.comparison_sections.difference import _EVERYTHING, _PART_PRESETS, _PRESETS
+from nsys2prv_ng.html.comparison_sections import _EVERYTHING, _PART_PRESETS, _PRESETS
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.text.names import USER_CODE

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from nsys2prv_ng.intervals.alone import find_alone, unite_groups
+from nsys2prv_ng.intervals.states import find_alone, unite_groups
 
 
 @pytest.mark.parametrize("overlaps", [False, True])

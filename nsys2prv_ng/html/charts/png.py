@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import ByteArray, FloatArray
-from nsys2prv_ng.html.charts.axes import Tick, make_time_ticks
+from nsys2prv_ng.html.charts.plots import Tick, make_time_ticks
 from nsys2prv_ng.html.names import clean
 from nsys2prv_ng.paraver.palette import GREY
 from nsys2prv_ng.paraver.palette import Colour as Hue

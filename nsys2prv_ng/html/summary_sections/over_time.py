@@ -8,8 +8,16 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import ByteArray
 from nsys2prv_ng.html.blocks import Block, Chart, Map, Paragraph, Section
-from nsys2prv_ng.html.charts.axes import Tick, make_value_ticks
-from nsys2prv_ng.html.charts.plots import Axis, Shape, draw_area, draw_line, make_time_axis, spread
+from nsys2prv_ng.html.charts.plots import (
+    Axis,
+    Shape,
+    Tick,
+    draw_area,
+    draw_line,
+    make_time_axis,
+    make_value_ticks,
+    spread,
+)
 from nsys2prv_ng.html.charts.png import Swatch, format_colour, make_heat_map, make_strips
 from nsys2prv_ng.html.colours import HUES, LINES, STRIPS
 from nsys2prv_ng.html.names import quote

@@ -25,8 +25,7 @@ from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, Records, make_events
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
-from nsys2prv_ng.sources.cuda import launch_calls as calls
-from nsys2prv_ng.sources.cuda.device_operations import CONTEXTS, find_devices
+from nsys2prv_ng.sources.cuda.device_operations import CALLS, CONTEXTS, find_devices, read_recorded_calls
 from nsys2prv_ng.sources.shared import reasons
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Result, Source
@@ -149,7 +148,7 @@ def _find_threads(reader: ReportReader, columns: Columns, rows: IntArray) -> Int
     """Return the globalTid of the thread that made the call; without a recorded call, of the main thread."""
     process = get_process(columns["globalPid"][rows])
     main = get_main_thread(process)
-    recorded = reader.once(calls.read_recorded_calls)
+    recorded = reader.once(read_recorded_calls)
     call = recorded.find(process, columns["correlationId"][rows])
     return np.where(call >= 0, pick(recorded.global_tid, call, NULL), main)
 
@@ -232,7 +231,7 @@ def compute_levels(row: IntArray, kind: IntArray, time: IntArray, change: IntArr
 SOURCE = Source(
     source_names.CUDA_MEMORY,
     "CUDA memory allocations",
-    (TABLE, CONTEXTS, calls.TABLE),
+    (TABLE, CONTEXTS, CALLS),
     read,
     join,
     MemoryChanges,

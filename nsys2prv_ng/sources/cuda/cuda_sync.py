@@ -14,8 +14,7 @@ from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
-from nsys2prv_ng.sources.cuda import launch_calls as calls
-from nsys2prv_ng.sources.cuda.device_operations import CONTEXTS, find_devices
+from nsys2prv_ng.sources.cuda.device_operations import CALLS, CONTEXTS, find_devices, read_recorded_calls
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls
 from nsys2prv_ng.sources.shared.reasons import NO_CALL, NO_PROCESS
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
@@ -93,7 +92,7 @@ def _add_events(reader: ReportReader, result: Result) -> None:
 def _find_calls(reader: ReportReader, result: Result, columns: Columns) -> tuple[IntArray, IntArray, IntArray]:
     """Return (rows with a recorded call, threads of the calls, starts of the calls in ns); drop the other rows."""
     process = columns["globalPid"]
-    recorded = reader.once(calls.read_recorded_calls)
+    recorded = reader.once(read_recorded_calls)
     call = recorded.find(get_process(process), columns["correlationId"])
     rows = result.drop_rows({NO_PROCESS: process == NULL, NO_CALL: call < 0})
     return rows, recorded.global_tid[call[rows]], recorded.begin[call[rows]]
@@ -117,7 +116,7 @@ def _make_id_pairs(reader: ReportReader, columns: Columns, rows: IntArray, with_
 SOURCE = Source(
     source_names.CUDA_SYNC,
     "CUDA events and synchronization",
-    (SYNCHRONIZATION_TABLE, EVENT_TABLE, CONTEXTS, calls.TABLE),
+    (SYNCHRONIZATION_TABLE, EVENT_TABLE, CONTEXTS, CALLS),
     read,
     counted_tables=(EventRows(SYNCHRONIZATION), EventRows(EVENT)),  # their calls make the tasks
     noun="waits, events",

@@ -24,8 +24,16 @@ from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.records.columns import Pair, Records, make_events
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda import kernels
-from nsys2prv_ng.sources.cuda import launch_calls as calls
-from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, locate
+from nsys2prv_ng.sources.cuda.device_operations import (
+    CALLS,
+    GRAPH,
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    find_launches,
+    locate,
+    read_recorded_calls,
+)
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED, OUTSIDE_TRACE
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Result, Source
@@ -73,8 +81,8 @@ def read(reader: ReportReader) -> Result:
     kind[is_nccl & (kind == sweep.COMPUTE)] = sweep.COMMUNICATION
 
     flies = np.flatnonzero(kind != sweep.MEMORY)
-    call = reader.once(calls.find_launches)[rows[flies]]
-    launched = pick(reader.once(calls.read_recorded_calls).begin, call, np.iinfo(np.int64).max)
+    call = reader.once(find_launches)[rows[flies]]
+    launched = pick(reader.once(read_recorded_calls).begin, call, np.iinfo(np.int64).max)
     in_flight = np.full(flies.size, sweep.IN_FLIGHT)
     flights = place[flies], np.minimum(launched, begin[flies]), end[flies], in_flight
     result.join_data = np.unique(place)
@@ -182,7 +190,7 @@ def make_change_records(changes: sweep.DeviceChanges, row: IntArray) -> Records:
 SOURCE = Source(
     source_names.DEVICE_ACTIVITY,
     "What GPUs do as a whole",
-    (calls.TABLE,),
+    (CALLS,),
     read,
     join,
     IntArray,

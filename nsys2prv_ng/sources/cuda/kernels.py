@@ -10,9 +10,8 @@ from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS, read_graph_ids
-from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, KERNEL, select_operations
+from nsys2prv_ng.sources.cuda.device_operations import COLUMNS, KERNEL, compute_queue_delays, select_operations
 from nsys2prv_ng.sources.cuda.kernel_classes import classify_once
-from nsys2prv_ng.sources.cuda.launch_calls import compute_queue_delays
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_number_pair, register_used
 from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 

@@ -9,14 +9,23 @@ from nsys2prv_ng.arrays.row_keys import mark_duplicates
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.records.columns import make_communications
 from nsys2prv_ng.sources.cuda import cuda_graphs, kernels, memory_operations
-from nsys2prv_ng.sources.cuda import launch_calls as calls
-from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET, TABLES, locate
+from nsys2prv_ng.sources.cuda.device_operations import (
+    CALLS,
+    GRAPH,
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    TABLES,
+    find_launches,
+    locate,
+    read_recorded_calls,
+)
 from nsys2prv_ng.sources.shared.reasons import NO_CALL, NO_OPERATION, SAME_LAUNCH
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import Result, Source
 
 LAUNCH_TABLES = (
-    calls.TABLE,
+    CALLS,
     kernels.TABLE,
     memory_operations.MEMCPY_TABLE,
     memory_operations.MEMSET_TABLE,
@@ -28,7 +37,7 @@ _TAGS = {KERNEL: types.TAG_LAUNCH, MEMCPY: types.TAG_COPY, MEMSET: types.TAG_COP
 
 def read(reader: ReportReader) -> Result:
     """Return a communication for each operation that a recorded call launched; one per stream for a graph's nodes."""
-    operations, call = reader.once(locate), reader.once(calls.find_launches)
+    operations, call = reader.once(locate), reader.once(find_launches)
     start, device, context, stream = map(operations.stack, ("start", "deviceId", "contextId", "streamId"))
     tag = operations.spread(_TAGS)
     size = np.where(tag == types.TAG_COPY, np.maximum(operations.stack("bytes"), 0), 0)
@@ -38,7 +47,7 @@ def read(reader: ReportReader) -> Result:
     rows = rows[np.argsort(start[rows], kind="stable")]
     later = mark_duplicates(call[rows], device[rows], context[rows], stream[rows])
     rows = rows[result.drop_rows({SAME_LAUNCH: later})]
-    recorded = reader.once(calls.read_recorded_calls)
+    recorded = reader.once(read_recorded_calls)
     for value in np.unique(tag[rows]):
         tagged = rows[tag[rows] == value]
         sender = reader.places.threads(recorded.global_tid[call[tagged]], application=True)
@@ -52,5 +61,5 @@ SOURCE = Source(
     "Lines from launch calls to kernels, copies and graphs",
     LAUNCH_TABLES,
     read,
-    needed_tables=((calls.TABLE.name,), TABLES),
+    needed_tables=((CALLS.name,), TABLES),
 )

@@ -16,8 +16,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost, mark_crossing
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.records.columns import Pair, make_intervals
-from nsys2prv_ng.sources.cuda import launch_calls
-from nsys2prv_ng.sources.cuda.device_operations import TABLES, locate
+from nsys2prv_ng.sources.cuda.device_operations import CALLS, TABLES, find_launches, locate, read_recorded_calls
 from nsys2prv_ng.sources.cuda.launch_lines import LAUNCH_TABLES
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
 from nsys2prv_ng.sources.nvtx.events import NvtxEvents
@@ -50,7 +49,7 @@ class Projections(NamedTuple):
 def read(reader: ReportReader) -> Result:
     """Return an interval for each range and stream."""
     result = Result()
-    if not reader.columns(nvtx_events.NVTX).rows or not reader.columns(launch_calls.TABLE.name).rows:
+    if not reader.columns(nvtx_events.NVTX).rows or not reader.columns(CALLS.name).rows:
         return result
     events, launched = reader.once(nvtx_events.read_nvtx_events), find_launched(reader)
     for domain in sorted(events.selected):
@@ -61,8 +60,8 @@ def read(reader: ReportReader) -> Result:
 
 def find_launched(reader: ReportReader) -> LaunchedOperations:
     """Find the operations with a place and a recorded call."""
-    recorded, operations = reader.once(launch_calls.read_recorded_calls), reader.once(locate)
-    call = reader.once(launch_calls.find_launches)
+    recorded, operations = reader.once(read_recorded_calls), reader.once(locate)
+    call = reader.once(find_launches)
     rows = np.flatnonzero((operations.place >= 0) & (call >= 0))
     columns = (operations.place, operations.stack("start"), operations.stack("end"))
     caller = recorded.global_tid[call[rows]], recorded.begin[call[rows]]
@@ -146,5 +145,5 @@ SOURCE = Source(
     "NVTX ranges on the streams that they launched work on",
     (nvtx_events.TABLE, *LAUNCH_TABLES),
     read,
-    needed_tables=((nvtx_events.NVTX,), (launch_calls.TABLE.name,), TABLES),
+    needed_tables=((nvtx_events.NVTX,), (CALLS.name,), TABLES),
 )

@@ -18,8 +18,8 @@ from nsys2prv_ng.analysis.efficiency.times import KERNELS_BY_CLASS
 from nsys2prv_ng.analysis.gpus.activity import Devices, Times, find_other_kernels
 from nsys2prv_ng.analysis.gpus.metrics import NO_VALUES, CoveredValues, MetricSums, PartsOfTime, find_pattern
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.alone import Groups, find_alone, unite_groups
 from nsys2prv_ng.intervals.device_sweep import MEMORY
+from nsys2prv_ng.intervals.states import Groups, find_alone, unite_groups
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import families

@@ -1,1 +1,0 @@
-"""Makes the sections of the page of a comparison."""
