@@ -23,6 +23,7 @@ from nsys2prv_ng.options.kinds import (
 
 _TEMPLATE = locate_bundled("slurm.sh", "samples/slurm.sh")
 _CORES_PER_GPU = 8
+"""A choice, which the user sees in the script: nodes with four or eight GPUs have at least these."""
 _DEFAULT_PER_NODE = ("torchrun", "train.py")
 _STARTS_NODE = ("torchrun", "accelerate", "deepspeed")
 """Programs that start the ranks of one node."""

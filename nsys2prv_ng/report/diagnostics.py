@@ -26,6 +26,7 @@ _MAY = re.compile(r"\bmight\b|\bmay\b", re.IGNORECASE)
 _NO_LOSS = re.compile(r"^Plugin terminated with a signal: 15\b|\bwill be collected using\b", re.IGNORECASE)
 """nsys ends its plugins with this signal at the end of a capture. No data is lost if it reports how it collects it."""
 _LONGEST, _END = 300, 100
+"""Most characters of a message, and those of them from its end: a choice, some lines of a terminal."""
 _MOST = 10
 """Most warnings for one job."""
 _FOLDERS = re.compile(r"(?<![\w/.:-])~?/(?!proc/|sys/|dev/)(?:[^\s/'\"()]+/)+")

@@ -31,6 +31,7 @@ _TRACE_START = b"#Paraver"
 _TABLE_STARTS = tuple(start for format in FOLDER_FORMATS for start in format.first_bytes)
 """First bytes of a file with one table."""
 _BLOCK_ROWS = 1 << 16
+"""A choice: more rows only take more memory, as each is a Python object for a moment."""
 _SELECT_TABLES = r"SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'"
 _SELECT_COLUMNS = "SELECT name FROM pragma_table_xinfo(?) WHERE hidden != 1"
 
@@ -152,8 +153,7 @@ def _check_file(path: Path) -> None:
         beside = path.with_name(path.name + suffix)
         if beside.exists():
             raise ReportError(
-                f"{path}: {beside.name} beside it says that a program is writing to it or was stopped while it was;"
-                " end that program, or open the report once with sqlite3, or export it again"
+                f"{path}: unfinished, {beside.name} is beside it; wait for the writer, or export the report again"
             )
 
 

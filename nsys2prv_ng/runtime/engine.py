@@ -59,7 +59,7 @@ _FEWEST_FOR_PROCESSES = 16
 class LocalEngine:
     """Threads of this process, or processes to sum up many pieces, and for a piece beside others.
 
-    Much of what sums up a small report is Python, for whose lock threads wait.
+    Small reports are summed up mostly in Python, where threads would wait for the GIL.
     """
 
     workers: int

@@ -111,6 +111,7 @@ class _Turn:
     """
 
     _LONGEST_WAIT = 60.0
+    """Seconds: a choice, longer than any function takes to compile. A stuck process delays the others by this."""
     _files: ClassVar[dict[tuple[int, str], int]] = {}
     """The open lock files of each process by folder."""
 

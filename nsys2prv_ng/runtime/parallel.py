@@ -48,13 +48,6 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class _Done:
-    index: int
-    answer: Any
-    """Result of the piece, or a Failure."""
-
-
-@dataclass(frozen=True)
 class Work(Generic[T]):
     """`count` pieces of work. `do(i, tick)` does piece i and calls `tick(n)` when n more of its steps are done."""
 
@@ -141,9 +134,24 @@ class _Pool(Generic[T]):
 
     def start(self, number: int) -> Connection:
         """Start a process and return this end of the pipe to it."""
-        pipe = _start(number, self.work, self._started, self.running)
-        self._numbers[pipe] = number
-        return pipe
+        context = multiprocessing.get_context("fork")
+        # A signal after the fork, before the new process sets its handlers, would run the handlers of this process.
+        unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            ours, theirs = context.Pipe()
+            with theirs:
+                arguments = (number, self.work, theirs, [ours, *self.running], self._started)
+                process = context.Process(target=_serve, args=arguments, daemon=True)
+                process.start()
+            self.running[ours], self._numbers[ours] = process, number
+            return ours
+        except OSError as error:
+            raise TranslationError(
+                f"cannot start process {number + 1}: {error.strerror or error}; read fewer reports at once",
+                see=("jobs",),
+            ) from None
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
 
     def begin(self) -> None:
         """Give each process its first piece."""
@@ -164,11 +172,12 @@ class _Pool(Generic[T]):
                 if isinstance(message, int):
                     tick(message)
                     continue
-                if isinstance(message.answer, Failure):
-                    failures[message.index] = message.answer
+                index, answer = message
+                if isinstance(answer, Failure):
+                    failures[index] = answer
                     self._todo.clear()  # a running piece that is earlier in the order may still fail
                 else:
-                    answers[message.index] = message.answer
+                    answers[index] = answer
                 del self._piece[pipe]
                 self._give(pipe)
         if failures:
@@ -194,31 +203,6 @@ class _Pool(Generic[T]):
         self._repeated.add(piece)
         self._todo.appendleft(piece)
         self._give(self.start(self._numbers.pop(pipe)))
-
-
-def _start(
-    number: int, work: Work[Any], started: Callable[[int], None], running: dict[Connection, BaseProcess]
-) -> Connection:
-    """Start a process and add it to `running` under this end of the pipe to it, which is returned."""
-    context = multiprocessing.get_context("fork")
-    # A signal after the fork, before the new process sets its handlers, would run the handlers of this process.
-    unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    try:
-        ours, theirs = context.Pipe()
-        with theirs:
-            process = context.Process(
-                target=_serve, args=(number, work, theirs, [ours, *running], started), daemon=True
-            )
-            process.start()
-        running[ours] = process
-        return ours
-    except OSError as error:
-        raise TranslationError(
-            f"cannot start process {number + 1}: {error.strerror or error}; read fewer reports at once",
-            see=("jobs",),
-        ) from None
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
 
 
 def _end(processes: Iterable[BaseProcess]) -> None:
@@ -272,11 +256,11 @@ def _serve(
                 answer = make_failure(error)
             ticks.send()
             try:
-                pipe.send(_Done(index, answer))
+                pipe.send((index, answer))
             except OSError:
                 raise
             except Exception as error:  # the answer cannot be pickled, and nothing of it was sent
-                pipe.send(_Done(index, make_failure(error)))
+                pipe.send((index, make_failure(error)))
 
 
 _PR_SET_PDEATHSIG = 1
