@@ -159,7 +159,7 @@ def sorted_by_rank(gpus: dict, ranks: int) -> list:
 
 @pytest.mark.slow
 def test_only_the_chosen_time_counts(ddp: Job) -> None:
-    begin, end = (limit - ddp.first for limit in states.find_span(ddp, find_waits(ddp), gpus=True))
+    begin, end = (limit - ddp.scope.first for limit in states.find_span(ddp, find_waits(ddp), gpus=True))
     with opened(DDP, selection=Selection(window=((begin + 5 * end) // 6, end - 10**6))) as job:
         waits = find_waits(job)
         span = states.find_span(job, find_waits(job), gpus=True)
@@ -275,7 +275,7 @@ def test_nobody_is_late_where_nothing_could_be_split(ddp: Job) -> None:
     unsplit = waits._replace(
         verdict=np.full(waits.row.size, NOT_ALIGNED), until=waits.begin, culprit=np.full(waits.row.size, NOBODY)
     )
-    found = find_lateness(ddp, unsplit, make_edges(ddp.first, ddp.last, 10))
+    found = find_lateness(ddp, unsplit, make_edges(ddp.scope.first, ddp.scope.last, 10))
     assert found.value.shape == (4, 10) and np.isnan(found.value).all()
 
 
@@ -352,7 +352,7 @@ def check_metrics(job: Job, reports: Sequence[Path]) -> None:
 
 @pytest.mark.slow
 def test_one_bin_has_the_means_of_the_summary(ddp: Job) -> None:
-    found = average_metrics(ddp, METRICS, np.array([ddp.first - 1, ddp.last + 1]))
+    found = average_metrics(ddp, METRICS, np.array([ddp.scope.first - 1, ddp.scope.last + 1]))
     sums = measure_gpu_metrics(ddp)
     for key, names in NAMES.items():
         expected = [sum(s.mean for s in sums if s.row == row and s.event_type.label in names) for row in found[key].row]
@@ -369,7 +369,7 @@ def test_jobs_without_metrics() -> None:
 
 @pytest.mark.slow
 def test_memory_is_the_most_of_a_running_sum(ddp: Job) -> None:
-    edges, base = make_edges(ddp.first, ddp.last + 10**8, BINS), ddp.alignment.utc_base
+    edges, base = make_edges(ddp.scope.first, ddp.scope.last + 10**8, BINS), ddp.alignment.utc_base
     found = find_largest_memory(ddp, list_devices(ddp), make_plan(ddp, None), edges)
     assert ddp.tree.task_of_row[found.row].tolist() == [0, 1, 2, 3]
     for report, values in zip(map(Report, DDP), found.value, strict=True):

@@ -56,7 +56,8 @@ def found_path(
         job = opened
         if warmup is not None and job.steps is not None:
             steps = job.steps._replace(warmup=warmup)
-            job = replace(job, steps=steps, measured=[(int(steps.start[warmup]), int(steps.stop[-1]))])
+            measured = [(int(steps.start[warmup]), int(steps.stop[-1]))]
+            job = replace(job, steps=steps, scope=replace(job.scope, measured=measured))
         found = find_critical_path(job, load_path_lanes(job, find_waits(job)), name_ranges=name_ranges)
         assert found is not None
         check_sums(found)
