@@ -8,29 +8,15 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import ByteArray
 from nsys2prv_ng.html.blocks import Block, Chart, Map, Paragraph, Section
-from nsys2prv_ng.html.charts.plots import (
-    Axis,
-    Shape,
-    Tick,
-    draw_area,
-    draw_line,
-    make_time_axis,
-    make_value_ticks,
-    spread,
-)
+from nsys2prv_ng.html.charts import plots
 from nsys2prv_ng.html.charts.png import Swatch, format_colour, make_heat_map, make_strips
 from nsys2prv_ng.html.colours import HUES, LINES, STRIPS
 from nsys2prv_ng.html.names import quote
 from nsys2prv_ng.html.tables import MOST_RANKS, Table, show_grid
 from nsys2prv_ng.summary.efficiency.words import describe_steps
 from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.memory import table as memory_table
 from nsys2prv_ng.summary.memory.numbers import GpuMemory, MemoryNumbers
-from nsys2prv_ng.summary.memory.table import (
-    tabulate_allocations,
-    tabulate_allocator_calls,
-    tabulate_kept,
-    tabulate_memory,
-)
 from nsys2prv_ng.summary.memory.words import describe_leak, name_users
 from nsys2prv_ng.summary.pictures.numbers import HeatMap, Pace, Pictures, TypicalStep
 from nsys2prv_ng.summary.steps.table import list_slow_tables
@@ -197,21 +183,21 @@ def _tabulate_map(heat: HeatMap) -> Table:
 def _draw_pace(pace: Pace) -> Chart:
     """Return a line for each task; of many tasks, the area from the fastest to the slowest, the median, the slowest."""
     ns = pace.ns[:, pace.warmup :]
-    x = spread(ns.shape[1])
-    height, y_ticks = make_time_axis(float(ns.min()), float(ns.max()))
+    x = plots.spread(ns.shape[1])
+    height, y_ticks = plots.make_time_axis(float(ns.min()), float(ns.max()))
     shapes, legend = [], []
     if len(pace.tasks) > _MOST_LINES:
         low, high = height.place(ns.min(axis=0)), height.place(ns.max(axis=0))
         css = format_colour(LINES[0])
-        shapes = [Shape("area", css, "fastest to slowest rank", draw_area(x, low, high))]
-        shapes.append(Shape("line", css, "median rank", draw_line(x, height.place(np.median(ns, axis=0)))))
+        shapes = [plots.Shape("area", css, "fastest to slowest rank", plots.draw_area(x, low, high))]
+        shapes.append(plots.Shape("line", css, "median rank", plots.draw_line(x, height.place(np.median(ns, axis=0)))))
         legend = [Swatch(css, "median rank, and fastest to slowest")]
         lines = [int(np.argmax(np.median(ns, axis=1)))]
     else:
         lines = list(range(len(pace.tasks)))
     for n, task in enumerate(lines, len(legend)):
         css = format_colour(LINES[n])
-        shapes.append(Shape("line", css, pace.tasks[task], draw_line(x, height.place(ns[task]))))
+        shapes.append(plots.Shape("line", css, pace.tasks[task], plots.draw_line(x, height.place(ns[task]))))
         legend.append(Swatch(css, pace.tasks[task]))
     about = "by rank, with wait time"
     about += " (axis does not start at 0)" if height.low else ""
@@ -219,11 +205,11 @@ def _draw_pace(pace: Pace) -> Chart:
     return Chart("Step time", about, shapes, x_ticks, y_ticks, _PACE_HEIGHT, legend, _tabulate(pace))
 
 
-def _label_steps(pace: Pace) -> list[Tick]:
+def _label_steps(pace: Pace) -> list[plots.Tick]:
     numbers = pace.numbers[pace.warmup :].tolist()
     every = max(1, -(-len(numbers) // 10))
-    places = spread(len(numbers)).tolist()
-    return [Tick(places[n], str(numbers[n])) for n in range(0, len(numbers), every)]
+    places = plots.spread(len(numbers)).tolist()
+    return [plots.Tick(places[n], str(numbers[n])) for n in range(0, len(numbers), every)]
 
 
 def _tabulate(pace: Pace) -> Table:
@@ -265,10 +251,10 @@ def _list_blocks(summary: JobSummary, memory: MemoryNumbers, pictures: Pictures)
     if by_step:
         blocks.append(_draw_steps(memory, by_step))
     grids = [
-        tabulate_memory(memory, name_time(summary), pictures.shift_ns),
-        tabulate_allocations(memory),
-        tabulate_allocator_calls(memory),
-        tabulate_kept(memory.gpus),
+        memory_table.tabulate_memory(memory, name_time(summary), pictures.shift_ns),
+        memory_table.tabulate_allocations(memory),
+        memory_table.tabulate_allocator_calls(memory),
+        memory_table.tabulate_kept(memory.gpus),
     ]
     return [*blocks, *(show_grid(grid, MOST_RANKS) for grid in grids if grid.rows)]
 
@@ -277,9 +263,9 @@ def _draw_steps(memory: MemoryNumbers, gpus: list[GpuMemory]) -> Chart:
     """Return a line with the least memory in use in each step for each GPU; of many, those that grow most."""
     shown = sorted(gpus, key=lambda gpu: -abs(gpu.growth_per_step or 0))[: len(LINES)]
     values = np.array([gpu.least_by_step for gpu in shown], np.float64)
-    ticks = make_value_ticks(float(values.min()), float(values.max()))
-    height = Axis(ticks[0], ticks[-1])
-    x = spread(values.shape[1])
+    ticks = plots.make_value_ticks(float(values.min()), float(values.max()))
+    height = plots.Axis(ticks[0], ticks[-1])
+    x = plots.spread(values.shape[1])
     colours = [format_colour(colour) for colour in LINES]
     names = [f"{gpu.node} GPU {gpu.gpu}, {name_users(gpu)}" for gpu in shown]
     lines = zip(colours, names, height.place(values), strict=False)
@@ -295,8 +281,8 @@ def _draw_steps(memory: MemoryNumbers, gpus: list[GpuMemory]) -> Chart:
     return Chart(
         "Least memory in use in each step",
         about,
-        [Shape("line", css, name, draw_line(x, y)) for css, name, y in lines],
-        [Tick(float(x[n]), str(memory.step_numbers[n])) for n in range(0, x.size, every)],
+        [plots.Shape("line", css, name, plots.draw_line(x, y)) for css, name, y in lines],
+        [plots.Tick(float(x[n]), str(memory.step_numbers[n])) for n in range(0, x.size, every)],
         height.mark(ticks, map(format_bytes, ticks)),
         _HEIGHT,
         [Swatch(css, name) for css, name in zip(colours, names, strict=False)],

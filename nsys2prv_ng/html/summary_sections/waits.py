@@ -16,15 +16,8 @@ from nsys2prv_ng.summary.gpus.table import tabulate_causes, tabulate_gaps, tabul
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.summary.text import name_time
+from nsys2prv_ng.summary.waits import table as waits_table
 from nsys2prv_ng.summary.waits.numbers import Bandwidth
-from nsys2prv_ng.summary.waits.table import (
-    tabulate_bandwidth,
-    tabulate_communicators,
-    tabulate_excess,
-    tabulate_mpi_waits,
-    tabulate_nccl_waits,
-    tabulate_reasons,
-)
 from nsys2prv_ng.summary.waits.words import list_bandwidth, list_stragglers
 from nsys2prv_ng.text.formatting import format_bytes, format_window
 from nsys2prv_ng.text.grid import Rate
@@ -38,11 +31,11 @@ def make_wait_section(summary: JobSummary) -> Section | None:
     waits = summary.waits
     if waits is None or not waits.operations:
         return None
-    grids = [(tabulate_nccl_waits(waits), MOST_RANKS), (tabulate_mpi_waits(waits), MOST_RANKS)]
+    grids = [(waits_table.tabulate_nccl_waits(waits), MOST_RANKS), (waits_table.tabulate_mpi_waits(waits), MOST_RANKS)]
     grids += (
         [
-            (tabulate_reasons(waits), MOST_ROWS),
-            (tabulate_excess(waits, summary.measured_ns, summary.step_count), MOST_ROWS),
+            (waits_table.tabulate_reasons(waits), MOST_ROWS),
+            (waits_table.tabulate_excess(waits, summary.measured_ns, summary.step_count), MOST_ROWS),
         ]
         if waits.split
         else []
@@ -88,7 +81,7 @@ def make_bandwidth_section(summary: JobSummary) -> Section | None:
         return None
     lead = f"Numbers of {name_time(summary)}. Bandwidth counts from the last arrival on, so it excludes wait time."
     blocks: list[Block] = [_draw_bandwidth(bandwidth)]
-    communicators = tabulate_communicators(summary.waits) if summary.waits is not None else None
+    communicators = waits_table.tabulate_communicators(summary.waits) if summary.waits is not None else None
     blocks += [show_grid(communicators)] if communicators is not None and communicators.rows else []
     return Section("bandwidth", "NCCL bandwidth", lead, blocks, ["analysis/nccl_calls_2dh"])
 
@@ -109,7 +102,7 @@ def _draw_bandwidth(bandwidth: Sequence[Bandwidth]) -> Chart:
     x_ticks = x.mark(sizes, map(format_bytes, sizes))
     y_ticks = y.mark(rates, [str(Rate(rate)) for rate in rates])
     about = "busbw, as in nccl-tests, over the size that a rank passes to the call."
-    table = show_grid(tabulate_bandwidth(bandwidth))
+    table = show_grid(waits_table.tabulate_bandwidth(bandwidth))
     return Chart("Bandwidth by size", about, shapes, x_ticks, y_ticks, _HEIGHT, legend, table)
 
 

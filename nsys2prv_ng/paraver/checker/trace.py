@@ -18,24 +18,8 @@ import numpy as np
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.paraver.checker import trace_lines
 from nsys2prv_ng.paraver.checker import trace_records as rules
-from nsys2prv_ng.paraver.checker.trace_lines import (
-    COLUMNS,
-    COMMUNICATION,
-    EVENT,
-    LINE_RULES,
-    SHOWN_VALUES,
-    STATE,
-    TYPE,
-    Fields,
-    Records,
-    new_notes,
-    new_tally,
-    read_notes,
-    read_records,
-    read_tally,
-    split_fields,
-)
 from nsys2prv_ng.paraver.files import is_trace, list_trace_files
 from nsys2prv_ng.paraver.read.label_files import ParaverConfig, read_pcf, read_row
 from nsys2prv_ng.paraver.read.problems import SHOWN_LINES, Findings, Problem, aggregate_problems, sort_by_line
@@ -209,8 +193,8 @@ class BodyCheck:
         self._previous_time = 0
         self._counts = np.zeros(4, np.int64)
         """Number of well-formed records by kind; index 0 counts pairs."""
-        self._notes = new_notes(rules.RULES)
-        self._tallies = rules.Tallies(new_tally(), new_tally(), new_tally())
+        self._notes = trace_lines.new_notes(rules.RULES)
+        self._tallies = rules.Tallies(trace_lines.new_tally(), trace_lines.new_tally(), trace_lines.new_tally())
         self._objects = _make_objects(header)
         self._state_end = np.zeros(header.rows, np.int64)
         self._prepare_labels(config)
@@ -219,10 +203,10 @@ class BodyCheck:
     def records(self) -> dict[str, int]:
         """The number of well-formed records by kind, and of pairs."""
         kinds = {
-            "states": STATE,
-            "events": EVENT,
+            "states": trace_lines.STATE,
+            "events": trace_lines.EVENT,
             "pairs": 0,
-            "communications": COMMUNICATION,
+            "communications": trace_lines.COMMUNICATION,
         }
         return {name: int(self._counts[kind]) for name, kind in kinds.items()}
 
@@ -244,7 +228,7 @@ class BodyCheck:
         """Check text[:size]: whole lines, each with its newline."""
         records = self._read(text, size)
         columns = records.columns
-        self.types.update(np.unique(records.pairs[TYPE]).tolist())
+        self.types.update(np.unique(records.pairs[trace_lines.TYPE]).tolist())
         rows = np.full(columns.shape[1], -1, np.int64)
         if self._header.applications:
             for sender in (False, True):
@@ -253,28 +237,32 @@ class BodyCheck:
         rules.check_states(columns, rows, self._state_end, self._labels, self._tallies, self._notes)
         rules.check_pairs(records, rows, self._labels, self._intervals, self._tallies, self._notes)
 
-    def _read(self, text: ByteArray, size: int) -> Records:
+    def _read(self, text: ByteArray, size: int) -> trace_lines.Records:
         """Return the readable records of a block."""
         lines = np.count_nonzero(text[:size] == ord("\n"))
         count = lines + np.count_nonzero(text[:size] == ord(":"))
         ends = np.empty(lines, np.int64), np.zeros(lines + 1, np.int64)
-        fields = Fields(np.empty(count, np.int64), np.empty(count, np.uint8), *ends)
-        split_fields(text, size, *fields)
-        room = Records(np.empty((COLUMNS, lines), np.int64), np.empty((3, count // 2), np.int64))
-        records, pairs = read_records(text, self.lines, self._max_line, fields, self._notes, room, self._counts)
+        fields = trace_lines.Fields(np.empty(count, np.int64), np.empty(count, np.uint8), *ends)
+        trace_lines.split_fields(text, size, *fields)
+        room = trace_lines.Records(
+            np.empty((trace_lines.COLUMNS, lines), np.int64), np.empty((3, count // 2), np.int64)
+        )
+        records, pairs = trace_lines.read_records(
+            text, self.lines, self._max_line, fields, self._notes, room, self._counts
+        )
         self.lines += lines
         self._counts[0] += pairs
-        return Records(*map(np.ascontiguousarray, (room.columns[:, :records], room.pairs[:, :pairs])))
+        return trace_lines.Records(*map(np.ascontiguousarray, (room.columns[:, :records], room.pairs[:, :pairs])))
 
     def list_problems(self) -> list[Problem]:
         """Return the problems of the lines so far, and the intervals that are still open."""
-        problems = read_notes(self._path, self._notes, LINE_RULES | rules.RECORD_RULES)
+        problems = trace_lines.read_notes(self._path, self._notes, trace_lines.LINE_RULES | rules.RECORD_RULES)
         for tally, message, many in (
             (self._tallies.types, "event type {0} is not declared in the .pcf", "event types are not declared"),
             (self._tallies.values, "value {1} of event type {0} has no label in the .pcf", "values have no label"),
             (self._tallies.states, "state {0} has no label in the .pcf", "states have no label"),
         ):
-            problems += read_tally(self._path, tally, message, many)
+            problems += trace_lines.read_tally(self._path, tally, message, many)
         if self._too_many:
             message = "too many interval types and rows: intervals are not checked"
             problems.append(Problem(str(self._path), 0, message))
@@ -282,7 +270,7 @@ class BodyCheck:
 
     def list_warnings(self) -> list[Problem]:
         """Return the findings that Paraver accepts although they are rarely meant."""
-        return read_notes(self._path, self._notes, rules.RECORD_WARNINGS)
+        return trace_lines.read_notes(self._path, self._notes, rules.RECORD_WARNINGS)
 
     def _list_open_intervals(self) -> list[Problem]:
         """Return one problem per event type for the first SHOWN_VALUES types in the trace, and one for all others."""
@@ -300,10 +288,10 @@ class BodyCheck:
                 count = int(depth[rows, column].sum())
                 problems.append(aggregate_problems(self._path, f"an interval of {where} never ends", count, lines))
         problems.sort(key=lambda problem: problem.line)
-        rest = problems[SHOWN_VALUES:]
+        rest = problems[trace_lines.SHOWN_VALUES :]
         if rest:
             message = f"intervals of {len(rest)} more event types never end"
-            problems[SHOWN_VALUES:] = [
+            problems[trace_lines.SHOWN_VALUES :] = [
                 Problem(str(self._path), rest[0].line, message, sum(problem.count for problem in rest))
             ]
         return problems
