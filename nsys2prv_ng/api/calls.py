@@ -8,18 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsys2prv_ng.api.given import (
-    Capture,
-    GivenSide,
-    Reports,
-    check_names,
-    is_saved,
-    list_reports,
-    list_reports_alone,
-    list_sides,
-    refuse_restrictions,
-)
-from nsys2prv_ng.api.keywords import takes, takes_sides, takes_two
+from nsys2prv_ng.api import arguments
+from nsys2prv_ng.api.arguments import Capture, GivenSide, Reports
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import calls
 from nsys2prv_ng.options.kinds import AnyPath, parse_path, parse_paths, read
@@ -41,7 +31,7 @@ if TYPE_CHECKING:
 # Numba and pyarrow are imported where they are used, so that the command line's --help answers at once.
 
 
-@takes_two(calls.TranslateOptions)
+@arguments.takes_two(calls.TranslateOptions)
 def translate(reports: Reports, output: AnyPath, options: calls.TranslateOptions) -> TranslationResult:
     """Translate the reports of a job into one Paraver trace; return what was read, written and dropped.
 
@@ -54,14 +44,14 @@ def translate(reports: Reports, output: AnyPath, options: calls.TranslateOptions
     from nsys2prv_ng.translation.translate import translate as run
 
     given, trace = read(parse_paths, reports, "reports"), read(parse_path, output, "output")
-    check_names(given, trace)
+    arguments.check_names(given, trace)
     refuse_reading_options(given, options)
     made = make_plan(options)
     with compile_ahead(FOR_TRANSLATE), choose_engine(options, made, trace.parent, trace.name) as plan:
         return run(given, trace, plan, options.display)
 
 
-@takes_two(calls.ShardOptions)
+@arguments.takes_two(calls.ShardOptions)
 def shard(reports: Reports, folder: AnyPath, options: calls.ShardOptions) -> list[Path]:
     """Read reports into a folder; return the file of each report there.
 
@@ -74,7 +64,7 @@ def shard(reports: Reports, folder: AnyPath, options: calls.ShardOptions) -> lis
     from nsys2prv_ng.report.files import refuse_missing, refuse_twice
     from nsys2prv_ng.runtime.jit import announce_compilation
 
-    given, into = list_reports(reports), read(parse_path, folder, "folder")
+    given, into = arguments.list_reports(reports), read(parse_path, folder, "folder")
     if is_trace(into):
         raise UsageError(f"{into}: is the name of a trace; give a folder to read the reports into")
     progress = options.display
@@ -88,7 +78,7 @@ def shard(reports: Reports, folder: AnyPath, options: calls.ShardOptions) -> lis
         return write_shards(given, into, make_what_to_read(options), progress, options.jobs or count_usable_cores())
 
 
-@takes_two(calls.MergeOptions)
+@arguments.takes_two(calls.MergeOptions)
 def merge(folder: AnyPath, output: AnyPath, options: calls.MergeOptions) -> TranslationResult | None:
     """Make one trace of the shards of a folder; return what was read, written and dropped.
 
@@ -101,7 +91,7 @@ def merge(folder: AnyPath, output: AnyPath, options: calls.MergeOptions) -> Tran
     from nsys2prv_ng.translation.translate import translate as run
 
     shards, trace = read(parse_path, folder, "folder"), read(parse_path, output, "output")
-    check_names([shards], trace)
+    arguments.check_names([shards], trace)
     if not find_shards([shards]):
         raise UsageError(f"{shards}: holds no reports that nsys2prv-ng shard read")
     plan, progress = make_merge_plan(options), options.display
@@ -127,13 +117,13 @@ def _find_part(number: int | None) -> int:
     return int(text) if number is None else number
 
 
-@takes(calls.SummaryOptions)
+@arguments.takes(calls.SummaryOptions)
 def summarize(reports: Reports, options: calls.SummaryOptions) -> JobSummary:
     """Sum up what the GPUs and ranks of a job did, without writing a trace.
 
     `reports`: as for translate. `JobSummary.load` reads the numbers that `save` keeps as JSON.
     """
-    summary, pictures = _summarize(list_reports_alone(reports), options, draws=options.html is not None)
+    summary, pictures = _summarize(arguments.list_reports_alone(reports), options, draws=options.html is not None)
     if options.html is not None and pictures is not None:
         from nsys2prv_ng.html.summary_page import render_summary
 
@@ -144,10 +134,10 @@ def summarize(reports: Reports, options: calls.SummaryOptions) -> JobSummary:
     return summary
 
 
-@takes(calls.SummaryOptions)
+@arguments.takes(calls.SummaryOptions)
 def find_answer(reports: Reports, options: calls.SummaryOptions) -> JobSummary:
     """Sum up a job as `summarize` does, but without the metrics of GPUs: they take long, and no verdict needs them."""
-    return _summarize(list_reports_alone(reports), options, draws=False, with_metrics=False)[0]
+    return _summarize(arguments.list_reports_alone(reports), options, draws=False, with_metrics=False)[0]
 
 
 def _summarize(
@@ -194,14 +184,14 @@ def _find_scratch() -> Path:
         return Path()
 
 
-@takes(calls.WhatIfOptions)
+@arguments.takes(calls.WhatIfOptions)
 def what_if(reports: Reports, options: calls.WhatIfOptions) -> WhatIfNumbers:
     """Predict what changes would save, by playing a job again with each of them.
 
     `reports`: as for translate. Without a change, those that are likely to save most are tried. After an error nothing
     is left under `output`, OUT.prv or OUT.prv.gz.
     """
-    given = list_reports_alone(reports)
+    given = arguments.list_reports_alone(reports)
     from nsys2prv_ng.replay.changes import parse_changes
 
     scenarios = [read(parse_changes, text, "change") for text in options.change or ()]
@@ -252,14 +242,14 @@ def _check_prediction(
                 "cannot be combined with a predicted trace, which covers all time; wxParaver's Cut & Filter cuts it"
             )
             raise UsageError(message, parameter=parameter)
-    check_names(reports, output)
+    arguments.check_names(reports, output)
     from nsys2prv_ng.api.plans import make_prediction_plan
     from nsys2prv_ng.translation.translate import check_files
 
     check_files(reports, output, make_prediction_plan(options))
 
 
-@takes_sides(calls.CompareOptions)
+@arguments.takes_sides(calls.CompareOptions)
 def compare(
     sides: Iterable[GivenSide] | GivenSide, other: GivenSide | None = None, *, options: calls.CompareOptions
 ) -> Comparison:
@@ -273,9 +263,9 @@ def compare(
     from nsys2prv_ng.comparison.compare import compare_sides
     from nsys2prv_ng.comparison.sides import make_side
 
-    given = list_sides(sides, other)
+    given = arguments.list_sides(sides, other)
     labels = _choose_labels(given, options)
-    refuse_restrictions(given, options)
+    arguments.refuse_restrictions(given, options)
     loaded = [_load_side(label, side, options) for label, side in zip(labels, given, strict=True)]
     made = [make_side(label, [summary for summary, _ in side]) for label, side in zip(labels, loaded, strict=True)]
     comparison = compare_sides(made, options.scaling)
@@ -319,13 +309,13 @@ def _load_capture(name: str, capture: Capture, options: calls.CompareOptions) ->
 
     if isinstance(capture, JobSummary):
         return capture, None
-    if is_saved(capture):
+    if arguments.is_saved(capture):
         return JobSummary.load(capture[0]), None
     options.display.note(f"summing up {name}")
     return _summarize(capture, options, draws=options.html is not None)
 
 
-@takes(calls.InspectOptions)
+@arguments.takes(calls.InspectOptions)
 def inspect(reports: Reports, options: calls.InspectOptions) -> Inspection:
     """Find out what reports contain, without translating them.
 
@@ -336,10 +326,11 @@ def inspect(reports: Reports, options: calls.InspectOptions) -> Inspection:
 
     progress = options.display
     with announce_compilation(progress.note):
-        return run(list_reports(reports), progress, options.jobs or count_usable_cores(), options.paraver_memory)
+        jobs = options.jobs or count_usable_cores()
+        return run(arguments.list_reports(reports), progress, jobs, options.paraver_memory)
 
 
-@takes(calls.CheckOptions)
+@arguments.takes(calls.CheckOptions)
 def check(trace: AnyPath, options: calls.CheckOptions) -> CheckResult:
     """Check a trace of any tool, and Paraver cfgs against it, by the rules of Paraver's own parser.
 

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from nsys2prv_ng import api
-from nsys2prv_ng.api.given import find_summary
+from nsys2prv_ng.api.arguments import find_summary
 from nsys2prv_ng.cli.options import Json, NoProgress, describe_argument, with_options
 from nsys2prv_ng.cli.printing import print_json
 from nsys2prv_ng.errors import UsageError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.html.charts.png import Colour, format_colour
+from nsys2prv_ng.html.charts import Colour, format_colour
 from nsys2prv_ng.paraver import palette
 from nsys2prv_ng.paraver.event_types import PATH_KINDS
 

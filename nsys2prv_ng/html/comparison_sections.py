@@ -18,13 +18,11 @@ from nsys2prv_ng.comparison.model import Table as Quantities
 from nsys2prv_ng.comparison.scaling import describe_scaling, tabulate_scaling
 from nsys2prv_ng.comparison.sentences import describe_runs, has_times, state_verdict
 from nsys2prv_ng.comparison.tables import choose_windows
-from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
-from nsys2prv_ng.html.charts.plots import Axis, Shape, Tick, draw_area, draw_line, draw_points, make_time_axis, spread
-from nsys2prv_ng.html.charts.png import Swatch, format_colour
+from nsys2prv_ng.html import charts
+from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section, Table, show_grid, stripe
 from nsys2prv_ng.html.colours import LINES, get_cell_css
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.summary_sections.over_time import draw_step
-from nsys2prv_ng.html.tables import Table, show_grid, stripe
 from nsys2prv_ng.summary.difference.budget import BudgetRow
 from nsys2prv_ng.summary.efficiency.table import HOST_TERMS, list_device_scores, list_scores
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
@@ -155,7 +153,7 @@ def _list_efficiencies(sides: Sequence[Side]) -> tuple[list[list[Cell]], bool]:
 def _draw_steps(numbers: Sequence[SideNumbers]) -> Chart:
     """Return a chart of the times of all steps on one axis, with the runs side by side."""
     times = [ns for side in numbers for ns in side.step_ns]
-    height, y_ticks = make_time_axis(min(times), max(times))
+    height, y_ticks = charts.make_time_axis(min(times), max(times))
     shapes = [
         shape
         for place, side in enumerate(numbers)
@@ -163,10 +161,10 @@ def _draw_steps(numbers: Sequence[SideNumbers]) -> Chart:
         for shape in _draw_side(side, place, len(numbers), height)
     ]
     names = cut_names([clean(side.label) for side in numbers], max(8, _LABELS // len(numbers)))
-    x_ticks = [Tick((place + 0.5) / len(names), name) for place, name in enumerate(names)]
+    x_ticks = [charts.Tick((place + 0.5) / len(names), name) for place, name in enumerate(names)]
     about = "without the warm-up, in their order. The level line is the median, the band its limits at 95%."
     about += " The axis does not begin at 0." if height.low else ""
-    legend = [Swatch(_choose_css(place), _describe_side(side)) for place, side in enumerate(numbers)]
+    legend = [charts.Swatch(_choose_css(place), _describe_side(side)) for place, side in enumerate(numbers)]
     return Chart("Time of each step", about, shapes, x_ticks, y_ticks, _HEIGHT, legend, _tabulate_steps(numbers))
 
 
@@ -179,29 +177,29 @@ def _describe_side(side: SideNumbers) -> str:
     return f"{side.label}: {steps}, median {format_time(side.step_median_ns)}"
 
 
-def _draw_side(side: SideNumbers, place: int, count: int, height: Axis) -> list[Shape]:
+def _draw_side(side: SideNumbers, place: int, count: int, height: charts.Axis) -> list[charts.Shape]:
     css = _choose_css(place)
     left, right = (place + _GAP) / count, (place + 1 - _GAP) / count
     ends, times = np.array([left, right]), np.array(side.step_ns, np.float64)
-    x = spread(times.size, left, right)
+    x = charts.spread(times.size, left, right)
     y = height.place(times)
     shapes = []
     if side.step_median_low_ns is not None and side.step_median_high_ns is not None:
         low, high = (np.full(2, limit) for limit in (side.step_median_low_ns, side.step_median_high_ns))
-        path = draw_area(ends, height.place(low), height.place(high))
-        shapes.append(Shape("area", css, f"{side.label}: limits of the median", path))
+        path = charts.draw_area(ends, height.place(low), height.place(high))
+        shapes.append(charts.Shape("area", css, f"{side.label}: limits of the median", path))
     if side.step_median_ns is not None:
         median = height.place(np.full(2, side.step_median_ns))
-        shapes.append(Shape("line", css, f"{side.label}: median", draw_line(ends, median)))
+        shapes.append(charts.Shape("line", css, f"{side.label}: median", charts.draw_line(ends, median)))
     if times.size <= _MOST_POINTS:
-        shapes.append(Shape("points", css, f"{side.label}: steps", draw_points(x, y)))
+        shapes.append(charts.Shape("points", css, f"{side.label}: steps", charts.draw_points(x, y)))
     else:
-        shapes.append(Shape("line", css, f"{side.label}: steps", draw_line(x, y)))
+        shapes.append(charts.Shape("line", css, f"{side.label}: steps", charts.draw_line(x, y)))
     return shapes
 
 
 def _choose_css(place: int) -> str:
-    return format_colour(LINES[place % len(LINES)])
+    return charts.format_colour(LINES[place % len(LINES)])
 
 
 def _tabulate_steps(numbers: Sequence[SideNumbers]) -> Table:
@@ -343,7 +341,10 @@ def draw_waterfall(pair: Pair, *, shows_all: bool) -> Table:
     columns = [grid.columns[0], Column(axis), *grid.columns[1:], Column("beyond noise")]
     waterfall = Grid(caption=drop_quotes(grid.caption), columns=columns, rows=rows, footer=[last])
     grey = get_cell_css("")
-    legend = [Swatch(grey, f"{labels[1]} takes longer (+)"), Swatch(stripe(grey), f"{labels[1]} takes less (-)")]
+    legend = [
+        charts.Swatch(grey, f"{labels[1]} takes longer (+)"),
+        charts.Swatch(stripe(grey), f"{labels[1]} takes less (-)"),
+    ]
     return replace(show_grid(waterfall, len(rows)), legend=legend)
 
 

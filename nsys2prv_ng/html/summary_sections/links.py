@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nsys2prv_ng.html.blocks import Block, Matrix, Paragraph, Section
-from nsys2prv_ng.html.charts.png import make_matrix
+from nsys2prv_ng.html.blocks import MOST_RANKS, Block, Matrix, Paragraph, Section, show_grid
+from nsys2prv_ng.html.charts import make_matrix
 from nsys2prv_ng.html.colours import HUES
-from nsys2prv_ng.html.tables import MOST_RANKS, show_grid
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.links.numbers import MPI, NCCL, NVLINK, PCIE, Link, LinkNumbers
 from nsys2prv_ng.summary.links.table import (

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
-from nsys2prv_ng.html.charts.plots import Axis, Shape, draw_points, make_log_ticks
-from nsys2prv_ng.html.charts.png import Swatch, format_colour
+from nsys2prv_ng.html.blocks import MOST_RANKS, MOST_ROWS, Block, Chart, Paragraph, Section, show_grid
+from nsys2prv_ng.html.charts import Axis, Shape, Swatch, draw_points, format_colour, make_log_ticks
 from nsys2prv_ng.html.colours import LINES
-from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, show_grid
 from nsys2prv_ng.summary.answer.trust import describe_limits
 from nsys2prv_ng.summary.gpus.table import tabulate_causes, tabulate_gaps, tabulate_gpus
 from nsys2prv_ng.summary.job import JobSummary
