@@ -238,10 +238,8 @@ def _check_prediction(
         raise UsageError(f"{output}: the predicted trace needs one change; {remedy}", see=("change",))
     for parameter in ("time", "nvtx_range"):
         if getattr(options, parameter) not in (None, ""):
-            message = (
-                "cannot be combined with a predicted trace, which covers all time; wxParaver's Cut & Filter cuts it"
-            )
-            raise UsageError(message, parameter=parameter)
+            message = "cannot be combined with a predicted trace, which covers all time"
+            raise UsageError(f"{message}; wxParaver's Cut & Filter cuts it", parameter=parameter)
     arguments.check_names(reports, output)
     from nsys2prv_ng.api.plans import make_prediction_plan
     from nsys2prv_ng.translation.translate import check_files

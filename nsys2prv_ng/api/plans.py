@@ -87,9 +87,8 @@ def make_prediction_plan(options: calls.WhatIfOptions) -> TranslationPlan:
 
 def refuse_reading_options(reports: Sequence[Path], options: calls.EventOptions) -> None:
     """Raise UsageError for options on what to read if shards of the reports were read before."""
-    chosen = [
-        name for name, option in list_options(calls.EventOptions).items() if getattr(options, name) != option.default
-    ]
+    declared = list_options(calls.EventOptions).items()
+    chosen = [name for name, option in declared if getattr(options, name) != option.default]
     if chosen and find_shards(reports):
         message = f"{reports[0]} holds reports that nsys2prv-ng shard has read: give that command this option"
         raise UsageError(message, parameter=chosen[0])

@@ -132,10 +132,9 @@ def _find_command(words: list[str], commands: Mapping[str, Any], take_values: se
 
 def _list_value_flags(commands: Mapping[str, Any]) -> set[str]:
     """Return the flags, long and short, of the options of all commands that take a value."""
-    options = [option for command in commands.values() for option in command.params]
-    return {
-        flag for option in options if option.param_type_name == "option" and not option.is_flag for flag in option.opts
-    }
+    parameters = [parameter for command in commands.values() for parameter in command.params]
+    options = [option for option in parameters if option.param_type_name == "option" and not option.is_flag]
+    return {flag for option in options for flag in option.opts}
 
 
 def _guess(word: str, commands: Iterable[str]) -> str:

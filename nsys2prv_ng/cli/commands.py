@@ -7,10 +7,10 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,18 +23,21 @@ from nsys2prv_ng.cli.options import (
     Quiet,
     ReportsArgument,
     describe_argument,
+    find_flag,
     parse_folder,
     with_options,
 )
-from nsys2prv_ng.cli.printing import print_json, print_remedies, print_result, print_summary
 from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable
 from nsys2prv_ng.options import calls
+from nsys2prv_ng.options.kinds import GPU_TIME
 from nsys2prv_ng.paraver.files import is_trace
+from nsys2prv_ng.paraver.load_cost import WXPARAVER_ASKS, WXPARAVER_LIMIT, LoadCost, find_remedies
 from nsys2prv_ng.report.formats import REPORTS_HELP, is_report_name
 from nsys2prv_ng.text.formatting import count_noun, count_nouns
 
 if TYPE_CHECKING:
     from nsys2prv_ng.inspection.model import Inspection
+    from nsys2prv_ng.translation.result import TranslationResult
 
 
 @with_options(calls.TranslateOptions)
@@ -327,3 +330,61 @@ def slurm(
     if note:
         print(note, file=sys.stderr)
     print(script, end="")
+
+
+def print_json(result: Any) -> None:
+    """Print the numbers of a result for programs."""
+    import json
+
+    print(json.dumps(result.to_dict(), indent=2))
+
+
+def print_result(
+    result: TranslationResult,
+    options: calls.TranslateOptions | calls.MergeOptions,
+    details: Mapping[str, LoadCost],
+    *,
+    verbose: bool = False,
+) -> None:
+    """Print what was translated, and what helps if Paraver cannot load it.
+
+    `details`: the records of each source that can be selected. There are none for merged shards, whose sources were
+    chosen when they were read.
+    """
+    print(result.text(verbose=verbose))
+    if result.is_wide and options.time is None:
+        print("--time gpu shows the time in which the GPUs work")
+    limit, begin = options.paraver_memory, find_begin(options)
+    print_remedies(result.load, details, limit, size=result.bytes, duration=result.duration_ns, begin=begin)
+
+
+def print_summary(result: TranslationResult) -> None:
+    """Print the summary of a job if the user asked for it."""
+    if result.summary is not None:
+        from nsys2prv_ng.summary.text import format_summary
+        from nsys2prv_ng.text.layout import choose_style
+
+        print(f"\n{format_summary(result.summary, style=choose_style())}")
+
+
+def print_remedies(
+    load: LoadCost, details: Mapping[str, LoadCost], limit: int, *, size: int, duration: int, begin: int | None = 0
+) -> None:
+    """Print the options that make a trace small enough, if the user set a limit.
+
+    `size`: of the text (bytes). The others are as `find_remedies` takes them.
+    """
+    if limit and size > WXPARAVER_LIMIT:
+        print(WXPARAVER_ASKS)
+    remedies = find_remedies(load, details, limit, duration, begin)
+    if remedies:
+        print("what helps, added to translate:")
+    for words, option, value in remedies:
+        print(f"  {words}\n    {find_flag(option)} {value}".rstrip())
+
+
+def find_begin(options: calls.JobOptions) -> int | None:
+    """Return where a trace begins, as the option `time` counts (ns); None if events decide that."""
+    if options.time == GPU_TIME or options.steps or options.skip_warmup or options.nvtx_range:
+        return None
+    return 0 if options.time is None else options.time[0] or 0

@@ -82,9 +82,8 @@ def _make_parameter(name: str, option: Option[Any, Any]) -> Parameter:
         autocompletion=option.list_completions,
         show_default=option.shown or bool(default),
     )
-    return Parameter(
-        name, Parameter.KEYWORD_ONLY, default=False if option.is_flag else default, annotation=Annotated[kind, info]
-    )
+    default = False if option.is_flag else default
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------

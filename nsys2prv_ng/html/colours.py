@@ -34,9 +34,8 @@ LINES = (
 """Hues of lines; a legend tells which is which."""
 
 
-STRIPS: dict[str, Colour] = {key: (*hue, 255) for key, hue in palette.ACTIVITIES.items()} | {
-    "idle": (*palette.GREY, 100)
-}
+STRIPS: dict[str, Colour] = {key: (*hue, 255) for key, hue in palette.ACTIVITIES.items()}
+STRIPS["idle"] = (*palette.GREY, 100)
 """Colours of strips, by the key of an Activity. Idle time is translucent grey: it must not be bright on dark pages."""
 _CELL_HUES = {
     "compute_ns": palette.COMPUTE,

@@ -73,9 +73,8 @@ def make_sides_section(comparison: ComparisonNumbers, sides: Sequence[Side], tra
         blocks.append(_draw_steps(numbers))
     for side in sides:
         warnings = side.summary.warnings
-        blocks += [
-            Paragraph(f"Warning on {quote(side.label)}: {drop_quotes(text)}") for text in warnings[:_MOST_WARNINGS]
-        ]
+        name = quote(side.label)
+        blocks += [Paragraph(f"Warning on {name}: {drop_quotes(text)}") for text in warnings[:_MOST_WARNINGS]]
     presets = ["model/gpu_efficiency" if any(side.gpus for side in numbers) else "model/host_efficiency"]
     presets += ["analysis/iteration_time"] if any(side.step_ns for side in numbers) else []
     return Section(SIDES, "The runs", "", blocks, presets, traces=traces)

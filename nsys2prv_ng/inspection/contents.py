@@ -136,9 +136,8 @@ def _count_and_place(database: Database, strings: Strings, rows: EventRows, plac
         return 0
     columns = [*rows.process_columns, *([rows.device] if rows.device else []), *(["textId"] if ids is not None else [])]
     # Missing columns are not an error here: if a source requires them, they are reported as obstacles.
-    blocks = database.read_by_block(
-        Table(rows.table, (), dict.fromkeys(columns, NULL)), "", lambda block: _read_block(block, rows, ids)
-    )
+    table = Table(rows.table, (), dict.fromkeys(columns, NULL))
+    blocks = database.read_by_block(table, "", lambda block: _read_block(block, rows, ids))
     pairs = sorted({pair for _, block_pairs in blocks for pair in block_pairs})
     _register_places(rows, np.array(pairs, np.int64).reshape(-1, 2), places)
     return database.count_rows(rows.table) if ids is None else sum(count for count, _ in blocks)

@@ -110,9 +110,8 @@ def make_facts_section(summary: JobSummary, pictures: Pictures) -> Section:
         texts["nsys"] = f"{', '.join(facts.nsys_versions)} (schema {', '.join(facts.schema_versions)})"
         everywhere = "events" if reports == 1 else "events in all reports"
         texts[everywhere] = ", ".join(name for name, number in sources if number == reports)
-        texts["events in some reports"] = ", ".join(
-            f"{name} ({number:,})" for name, number in sources if number < reports
-        )
+        some = (f"{name} ({number:,})" for name, number in sources if number < reports)
+        texts["events in some reports"] = ", ".join(some)
     rows = [[title, text] for title, text in texts.items() if text]
     table = show_grid(Grid(columns=make_columns("", ""), rows=rows, names=2), len(rows))
     return Section("facts", "The job", "", [table])
@@ -142,17 +141,9 @@ def make_quality_section(summary: JobSummary, pictures: Pictures) -> Section:
 def _tabulate_clocks(pictures: Pictures) -> Table:
     rows: list[list[Cell]] = []
     for clock in pictures.clocks:
-        names = [Name(clock.name), Name(clock.reference or "-")]
-        numbers = clock.numbers
-        rows.append(
-            [
-                *names,
-                f"{numbers.offset_us:,.1f} us",
-                f"{numbers.drift_ppm:.2f}",
-                Ns(clock.bound),
-                Count(clock.collectives),
-            ]
-        )
+        offset, drift = f"{clock.numbers.offset_us:,.1f} us", f"{clock.numbers.drift_ppm:.2f}"
+        names = Name(clock.name), Name(clock.reference or "-")
+        rows.append([*names, offset, drift, Ns(clock.bound), Count(clock.collectives)])
     caption = f"Node clocks (--align {pictures.alignment}), errors at 95% confidence"
     columns = make_columns("node", "reference", "offset", "drift (ppm)", "clock error", "operations compared")
     return show_grid(Grid(caption=caption, columns=columns, rows=rows, names=2, more="nodes"), MOST_RANKS)
@@ -184,10 +175,8 @@ def make_path_section(summary: JobSummary, pictures: Pictures) -> Section | None
         return None
     low, high = path.windows_ns[0][0], path.windows_ns[-1][1]
     presets = ["analysis/critical_path", "analysis/critical_path_profile"]
-    blocks = [
-        show_grid(tabulate_path_of_tasks(path), MOST_RANKS),
-        show_grid(tabulate_path(path, has_several=summary.tasks > 1)),
-    ]
+    whole = tabulate_path(path, has_several=summary.tasks > 1)
+    blocks = [show_grid(tabulate_path_of_tasks(path), MOST_RANKS), show_grid(whole)]
     return Section("critical-path", "Critical path", "", blocks, presets, pictures.format_window(low, high))
 
 

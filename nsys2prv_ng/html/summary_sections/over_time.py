@@ -66,14 +66,8 @@ def make_pace_section(summary: JobSummary, pictures: Pictures) -> Section | None
     if pace.every > 1:
         lead += f" Of {pace.every:,} consecutive steps, only the slowest is drawn."
     window = format_window(int(pace.begin_ns[pace.warmup]), int(pace.end_ns[-1]))
-    return Section(
-        "pace",
-        "Pace of the steps",
-        lead,
-        [_draw_pace(pace)],
-        ["analysis/slow_steps", "model/gpu_efficiency_by_step"],
-        window,
-    )
+    presets = ["analysis/slow_steps", "model/gpu_efficiency_by_step"]
+    return Section("pace", "Pace of the steps", lead, [_draw_pace(pace)], presets, window)
 
 
 def make_step_section(summary: JobSummary, pictures: Pictures) -> Section | None:
@@ -140,9 +134,8 @@ def _tabulate_step(step: TypicalStep) -> Table:
     counts = np.stack([np.count_nonzero(step.values == n + 1, axis=1) for n in range(len(step.activities))], axis=1)
     share = counts / step.values.shape[1]
     shown = {n: label for n, label in enumerate(step.activities.values()) if counts[:, n].any()}
-    rows: list[list[Cell]] = [
-        [Name(step.rows[n]), *(Share(float(share[n, k]), 1) for k in shown)] for n in range(len(step.rows))
-    ]
+    cells = [[Share(float(share[n, k]), 1) for k in shown] for n in range(len(step.rows))]
+    rows: list[list[Cell]] = [[Name(name), *shares] for name, shares in zip(step.rows, cells, strict=True)]
     columns = make_columns("", *shown.values())
     return show_grid(Grid(caption="Share of the step, as drawn", columns=columns, rows=rows, more="rows"), MOST_RANKS)
 
@@ -188,9 +181,8 @@ def _draw_pace(pace: Pace) -> Chart:
         low, high = height.place(ns.min(axis=0)), height.place(ns.max(axis=0))
         css = charts.format_colour(LINES[0])
         shapes = [charts.Shape("area", css, "fastest to slowest rank", charts.draw_area(x, low, high))]
-        shapes.append(
-            charts.Shape("line", css, "median rank", charts.draw_line(x, height.place(np.median(ns, axis=0))))
-        )
+        median = charts.draw_line(x, height.place(np.median(ns, axis=0)))
+        shapes.append(charts.Shape("line", css, "median rank", median))
         legend = [charts.Swatch(css, "median rank, and fastest to slowest")]
         lines = [int(np.argmax(np.median(ns, axis=1)))]
     else:

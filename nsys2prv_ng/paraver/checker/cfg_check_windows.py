@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from nsys2prv_ng.paraver.checker import cfg_names as words
 from nsys2prv_ng.paraver.checker.cfg_lists import Function, Parameters, Selection
@@ -205,23 +205,19 @@ def _get_size(selection: Selection, header: TraceHeader) -> int | None:
     return tasks[selection.within[1]][0] if selection.within[1] < len(tasks) else None
 
 
-def _iterate_rows(level: str, header: TraceHeader) -> Iterator[tuple[int, ...]]:
-    """Yield the indices of each row of a level, preceded by the indices of the objects that contain it."""
-    if level == "node":
-        yield from ((node,) for node in range(len(header.cpus)))
-    elif level == "cpu":
-        yield from ((node, cpu) for node, cpus in enumerate(header.cpus) for cpu in range(cpus))
-    elif level == "appl":
-        yield from ((application,) for application in range(len(header.applications)))
-    elif level in ("task", "thread"):
-        for application, tasks in enumerate(header.applications):
-            for task, (threads, _) in enumerate(tasks):
-                if level == "task":
-                    yield application, task
-                else:
-                    yield from ((application, task, thread) for thread in range(threads))
-    else:
-        yield ()
+def _iterate_rows(level: str, header: TraceHeader) -> Iterable[tuple[int, ...]]:
+    """Return the indices of each row of a level, preceded by the indices of the objects that contain it."""
+    tasks = [
+        (i, task, threads) for i, tasks in enumerate(header.applications) for task, (threads, _) in enumerate(tasks)
+    ]
+    rows: dict[str, Iterable[tuple[int, ...]]] = {
+        "appl": ((i,) for i in range(len(header.applications))),
+        "task": ((i, task) for i, task, _ in tasks),
+        "thread": ((i, task, thread) for i, task, threads in tasks for thread in range(threads)),
+        "node": ((node,) for node in range(len(header.cpus))),
+        "cpu": ((node, cpu) for node, cpus in enumerate(header.cpus) for cpu in range(cpus)),
+    }
+    return rows.get(level, [()])
 
 
 def _is_chosen(selections: Selections, level: str, row: tuple[int, ...]) -> bool:
@@ -298,9 +294,8 @@ def _check_choice(window: CfgWindow, parameters: Parameters, findings: Findings)
         return
     choices = [selection for selection in window.functions + window.composes if selection.level == level]
     above = [selection.name for selection in choices if selection.line < line]
-    chosen = (
-        above[-1] if above else "" if window.derived and level in words.NOT_IN_DERIVED else window.get_function(level)
-    )
+    by_default = "" if window.derived and level in words.NOT_IN_DERIVED else window.get_function(level)
+    chosen = above[-1] if above else by_default
     if not above and choices:
         findings.add(line, f"parameters of {level} '{name}' stand above the line that chooses it: they are lost")
     elif not chosen:
@@ -322,14 +317,11 @@ def _check_extra_parameters(window: CfgWindow, extras: Sequence[Function], findi
         if parameters.level != words.EXTRA_COMPOSE:
             continue
         line, name = parameters.line, parameters.function
+        what = f"parameters of {words.EXTRA_COMPOSE} '{name}'"
         if name not in (extra.name for extra in extras if extra.line < line):
-            findings.add(
-                line, f"parameters of {words.EXTRA_COMPOSE} '{name}', which is not among the composes above it"
-            )
+            findings.add(line, f"{what}, which is not among the composes above it")
         elif position >= len(extras) or extras[position].name != name:
-            message = (
-                f"parameters of {words.EXTRA_COMPOSE} '{name}' are lost: extra composes that have one must come first"
-            )
+            message = f"{what} are lost: extra composes that have one must come first"
             findings.add(line, f"{message}, and their parameters in the same order")
         else:
             position += len(parameters.values)
@@ -342,10 +334,9 @@ def _check_extra_parameters(window: CfgWindow, extras: Sequence[Function], findi
 def _check_parameters(parameters: Parameters, known: words.SemanticFunction, findings: Findings) -> None:
     name, wanted = parameters.function, known.parameters
     if len(parameters.values) != len(wanted):
-        consequence = (
-            "Paraver crashes" if len(parameters.values) > len(wanted) else "Paraver has its own for the others"
-        )
-        message = f"'{name}' has {len(wanted)} parameters, {len(parameters.values)} are given: {consequence}"
+        given = len(parameters.values)
+        consequence = "Paraver crashes" if given > len(wanted) else "Paraver has its own for the others"
+        message = f"'{name}' has {len(wanted)} parameters, {given} are given: {consequence}"
         findings.add(parameters.line, message)
         return
     for parameter, values in zip(wanted, parameters.values, strict=True):

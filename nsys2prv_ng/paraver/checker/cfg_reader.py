@@ -209,9 +209,8 @@ class CfgReader:
         if line[0] in " \t":
             self._note_problem("the line starts with a blank: Paraver ignores it")
         elif key in (*_BEGIN, *_END):
-            self._note_problem(
-                f"'{key}' without its other half, or a second one: Paraver takes the first description only"
-            )
+            message = f"'{key}' without its other half, or a second one"
+            self._note_problem(f"{message}: Paraver takes the first description only")
         else:
             self._note_warning(f"'{key[:40]}' is not a key of Paraver, which ignores the line")
 
@@ -233,9 +232,8 @@ class CfgReader:
             message = f"'{key}' belongs to a window, but a histogram has begun: Paraver changes the last window"
             self._note_problem(message, "window key in a histogram")
         elif self._window_name is not None and key != "window_id":
-            self._note_problem(
-                f"'{key}' comes before window_type: Paraver gives it to the window before", "before type"
-            )
+            message = f"'{key}' comes before window_type: Paraver gives it to the window before"
+            self._note_problem(message, "before type")
         elif self._window_name is None and not self.cfg.windows:
             self._note_problem(f"'{key}' comes before the first window: Paraver ignores it", "before window")
         elif self._window_name is None:

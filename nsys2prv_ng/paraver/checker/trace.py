@@ -202,13 +202,8 @@ class BodyCheck:
     @property
     def records(self) -> dict[str, int]:
         """The number of well-formed records by kind, and of pairs."""
-        kinds = {
-            "states": trace_lines.STATE,
-            "events": trace_lines.EVENT,
-            "pairs": 0,
-            "communications": trace_lines.COMMUNICATION,
-        }
-        return {name: int(self._counts[kind]) for name, kind in kinds.items()}
+        pairs, states, events, communications = self._counts.tolist()
+        return {"states": states, "events": events, "pairs": pairs, "communications": communications}
 
     def _prepare_labels(self, read: ParaverConfig | None) -> None:
         config = read or ParaverConfig()
@@ -291,9 +286,8 @@ class BodyCheck:
         rest = problems[trace_lines.SHOWN_VALUES :]
         if rest:
             message = f"intervals of {len(rest)} more event types never end"
-            problems[trace_lines.SHOWN_VALUES :] = [
-                Problem(str(self._path), rest[0].line, message, sum(problem.count for problem in rest))
-            ]
+            count = sum(problem.count for problem in rest)
+            problems[trace_lines.SHOWN_VALUES :] = [Problem(str(self._path), rest[0].line, message, count)]
         return problems
 
 
@@ -304,9 +298,8 @@ def _make_objects(header: TraceHeader) -> rules.Objects:
     first_cpu = [*accumulate(header.cpus, initial=1)]
     # A task on a missing node is one problem of the header, not a problem of each record.
     everything = (1, sum(header.cpus))
-    cpus = [
-        (first_cpu[node - 1], first_cpu[node] - 1) if 1 <= node <= len(header.cpus) else everything for _, node in tasks
-    ]
+    nodes = range(1, len(header.cpus) + 1)
+    cpus = [(first_cpu[node - 1], first_cpu[node] - 1) if node in nodes else everything for _, node in tasks]
     node_cpus = np.array(cpus, np.int64).reshape(-1, 2)
     return rules.Objects(np.array(first_task, np.int64), np.array(first_row, np.int64), node_cpus, sum(header.cpus))
 
