@@ -23,8 +23,8 @@ from nsys2prv_ng.cli.options import (
     Quiet,
     ReportsArgument,
     describe_argument,
+    describe_folder,
     find_flag,
-    parse_folder,
     with_options,
 )
 from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable
@@ -77,11 +77,7 @@ def summary(
     options: calls.SummaryOptions,
     talp: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            parser=parse_folder,
-            help="Also write the efficiencies into this folder, as a file for TALP-Pages.",
-        ),
+        describe_folder("FOLDER", "Also write the efficiencies into this folder, as a file for TALP-Pages."),
     ] = None,
     as_json: Json = False,
     details: Annotated[bool, typer.Option("--details", help="Also print all tables.")] = False,
@@ -224,10 +220,7 @@ def _print_findings(
 
 
 def cfgs(
-    install: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", parser=parse_folder, help="Copy the presets and filters into this folder."),
-    ] = None,
+    install: Annotated[Path | None, describe_folder("DIR", "Copy the presets and filters into this folder.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
     """List or copy the presets (.cfg) and filters (.xml) for Paraver."""

@@ -47,19 +47,12 @@ _MOST_TASKS, _MOST_RANGES = 4, 800
 """Most tasks with ranges, and most ranges, over all typical steps: more would make the page large."""
 
 _PART_PRESETS = {
-    "compute": "analysis/kernel_classes",
-    "wait time": "views/per_gpu_waits",
-    "data transfer": "analysis/exposed_communication",
-    "unclassified NCCL time": "views/per_gpu_waits",
-    "exposed copies": "basics/memory_operations",
-    "host-bound": "analysis/gpu-gaps",
-    "queued": "analysis/queue_delay",
-    "in CUDA graphs": "basics/graphs",
-    "opaque CUDA graphs": "basics/graphs",
-    "in CUDA": "basics/cuda_api",
-    "in MPI or imbalance": "basics/mpi",
-    "user code": "basics/nvtx",
-}
+    "compute": "analysis/kernel_classes", "wait time": "views/per_gpu_waits",
+    "data transfer": "analysis/exposed_communication", "unclassified NCCL time": "views/per_gpu_waits",
+    "exposed copies": "basics/memory_operations", "host-bound": "analysis/gpu-gaps", "queued": "analysis/queue_delay",
+    "in CUDA graphs": "basics/graphs", "opaque CUDA graphs": "basics/graphs", "in CUDA": "basics/cuda_api",
+    "in MPI or imbalance": "basics/mpi", "user code": "basics/nvtx",
+}  # fmt: skip
 """Preset that shows a part of the step, by the name of its row up to a colon."""
 _EVERYTHING = "views/per_gpu_waits"
 _MOST_PRESETS = 3
@@ -153,12 +146,8 @@ def _draw_steps(numbers: Sequence[SideNumbers]) -> Chart:
     """Return a chart of the times of all steps on one axis, with the runs side by side."""
     times = [ns for side in numbers for ns in side.step_ns]
     height, y_ticks = charts.make_time_axis(min(times), max(times))
-    shapes = [
-        shape
-        for place, side in enumerate(numbers)
-        if side.step_ns
-        for shape in _draw_side(side, place, len(numbers), height)
-    ]
+    drawn = [(place, side) for place, side in enumerate(numbers) if side.step_ns]
+    shapes = [shape for place, side in drawn for shape in _draw_side(side, place, len(numbers), height)]
     names = cut_names([clean(side.label) for side in numbers], max(8, _LABELS // len(numbers)))
     x_ticks = [charts.Tick((place + 0.5) / len(names), name) for place, name in enumerate(names)]
     about = "without the warm-up, in their order. The level line is the median, the band its limits at 95%."
@@ -202,11 +191,8 @@ def _choose_css(place: int) -> str:
 
 
 def _tabulate_steps(numbers: Sequence[SideNumbers]) -> Table:
-    rows: list[list[Cell]] = [
-        [Name(side.label), *(Ns(value) for value in np.percentile(side.step_ns, (0, 25, 50, 75, 100)))]
-        for side in numbers
-        if side.step_ns
-    ]
+    times = [(side.label, np.percentile(side.step_ns, (0, 25, 50, 75, 100))) for side in numbers if side.step_ns]
+    rows: list[list[Cell]] = [[Name(label), *map(Ns, values)] for label, values in times]
     columns = make_columns("", "shortest", "a quarter below", "half below", "three quarters below", "longest")
     return show_grid(Grid(columns=columns, rows=rows), len(rows))
 
@@ -276,20 +262,12 @@ _FEWEST_ROWS = 25
 _ALL_NAMES = 25
 """Most names of a row in the table of all rows."""
 _PRESETS = {
-    "efficiencies": "model/gpu_efficiency",
-    "activity": "analysis/overlap-communication-compute-2dh-timeline",
-    "kernels": "basics/kernels",
-    "ranges": "basics/nvtx",
-    "range_tree": "analysis/gpu_time_by_range",
-    "nccl": "basics/nccl",
-    "collectives": "analysis/nccl_waiting",
-    "messages": "basics/nccl",
-    "mpi": "basics/mpi",
-    "copies": "basics/memory_operations",
-    "critical_path": "analysis/critical_path",
-    "memory": "views/memory_level",
+    "efficiencies": "model/gpu_efficiency", "activity": "analysis/overlap-communication-compute-2dh-timeline",
+    "kernels": "basics/kernels", "ranges": "basics/nvtx", "range_tree": "analysis/gpu_time_by_range",
+    "nccl": "basics/nccl", "collectives": "analysis/nccl_waiting", "messages": "basics/nccl", "mpi": "basics/mpi",
+    "copies": "basics/memory_operations", "critical_path": "analysis/critical_path", "memory": "views/memory_level",
     "gpu_metrics": "hwcounters/sm_active",
-}
+}  # fmt: skip
 """Preset that shows the quantities of a table, by its key."""
 _ON_HOSTS = {"model/gpu_efficiency": "model/host_efficiency", "basics/nccl": "basics/mpi"}
 """The preset that shows the same for runs without GPUs."""

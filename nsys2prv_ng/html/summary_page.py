@@ -11,23 +11,11 @@ from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_time, join_first
 
 _SECTIONS = {
-    "efficiency": "efficiency",
-    "waits.pipeline": "pipeline",
-    "waits.links": "links",
-    "waits": "waits",
-    "what_if": "what-if",
-    "critical_path": "critical-path",
-    "steps": "pace",
-    "start_up": "pace",
-    "slow_steps": "step",
-    "gpus": "gaps",
-    "kernels": "kernels",
-    "slow_modes": "kernels",
-    "memory": "memory",
-    "mfu": "kernels",
-    "memory_operations": "operations",
-    "skipped": "quality",
-}
+    "efficiency": "efficiency", "waits.pipeline": "pipeline", "waits.links": "links", "waits": "waits",
+    "what_if": "what-if", "critical_path": "critical-path", "steps": "pace", "start_up": "pace", "slow_steps": "step",
+    "gpus": "gaps", "kernels": "kernels", "slow_modes": "kernels", "memory": "memory", "mfu": "kernels",
+    "memory_operations": "operations", "skipped": "quality",
+}  # fmt: skip
 """The section with the numbers of a statement, by the key of its evidence."""
 _MOST_PROGRAMS = 3
 

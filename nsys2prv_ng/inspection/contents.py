@@ -222,20 +222,13 @@ def _find_untranslated_generic(database: Database, metadata: Metadata, strings: 
 
 def _find_obstacles(database: Database, schema_version: str) -> list[Obstacle]:
     """Return one obstacle per table that lacks columns which sources require."""
-    lacking = [
-        (table.name, column, source.name)
-        for source in SOURCES + DERIVED
-        for table in source.tables
-        for column in database.list_missing(table)
-    ]
+    tables = [(table, source.name) for source in SOURCES + DERIVED for table in source.tables]
+    lacking = [(table.name, column, source) for table, source in tables for column in database.list_missing(table)]
     obstacles = []
     for table in dict.fromkeys(table for table, *_ in lacking):
         missing, sources = (tuple(dict.fromkeys(row[i] for row in lacking if row[0] == table)) for i in (1, 2))
-        why = (
-            f"table {table} has no column {', '.join(missing)} (schema version {schema_version});"
-            " export the report again with another version of nsys, or translate without the sources"
-            f" {', '.join(sources)}"
-        )
+        why = f"table {table} has no column {', '.join(missing)} (schema version {schema_version}); export the report"
+        why += f" again with another version of nsys, or translate without the sources {', '.join(sources)}"
         obstacles.append(Obstacle(sources, why))
     return obstacles
 

@@ -298,14 +298,14 @@ class ShardOptions(EventOptions, ReadingOptions):
     """Options of the call that reads reports into shards."""
 
 
+MergeStep = Literal["", "plan", "write", "join"]
+
+
 @dataclass(kw_only=True)
 class MergeOptions(TraceOptions, JobOptions):
     """Options of the call that merges shards: which trace to make, and which step of the work to do."""
 
-    only: Annotated[
-        Option[Literal["", "plan", "write", "join"], Literal["", "plan", "write", "join"]],
-        kinds.one_of("", "plan", "write", "join"),
-    ] = Option(
+    only: Annotated[Option[MergeStep, MergeStep], kinds.one_of("", "plan", "write", "join")] = Option(
         "Do one step: plan the trace, write one of its parts, or join the parts. Parts can be written in parallel.",
         "",
         metavar="plan|write|join",
@@ -332,13 +332,7 @@ class CheckOptions(CallOptions):
 
 
 ALL_OPTIONS = (
-    TranslateOptions,
-    ShardOptions,
-    MergeOptions,
-    SummaryOptions,
-    WhatIfOptions,
-    CompareOptions,
-    InspectOptions,
+    TranslateOptions, ShardOptions, MergeOptions, SummaryOptions, WhatIfOptions, CompareOptions, InspectOptions,
     CheckOptions,
-)
+)  # fmt: skip
 """The options of all calls."""

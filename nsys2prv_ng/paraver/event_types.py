@@ -7,6 +7,7 @@ without a fixed number are in `families`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from nsys2prv_ng import source_names
@@ -160,14 +161,9 @@ VIDEO_DECODER_CALL = EventType(63000261, "Video decoder call", source_names.VIDE
 VIDEO_JPEG_CALL = EventType(63000262, "JPEG call", source_names.VIDEO, interval=True, names="video_jpeg")
 VIDEO_ENGINE = EventType(63000263, "Video engine", source_names.VIDEO)
 VIDEO_LANES = 8
+_VIDEO_WORK = partial(EventType, source=source_names.VIDEO, interval=True, values=tables.VIDEO_CODECS)
 VIDEO_WORK = {
-    (i, lane): EventType(
-        63000510 + 10 * i + lane,
-        f"{name}, lane {lane + 1}",
-        source_names.VIDEO,
-        interval=True,
-        values=tables.VIDEO_CODECS,
-    )
+    (i, lane): _VIDEO_WORK(63000510 + 10 * i + lane, f"{name}, lane {lane + 1}")
     for i, name in tables.VIDEO_ENGINES.items()
     for lane in range(VIDEO_LANES)
 }

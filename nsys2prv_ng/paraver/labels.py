@@ -119,10 +119,8 @@ class Numbering:
         for space in sorted({space for part in labels for space in part.names}):
             names = sorted({name for part in labels for name in part.names.get(space, {})})
             given = (assigned or {}).get(space)
-            if given is not None:
-                self.values[space] = {name: given[name] for name in names}
-            else:
-                self.values[space] = _dense_values(names, self._find_kept_values(space, kept))
+            dense = _dense_values(names, self._find_kept_values(space, kept)) if given is None else given
+            self.values[space] = {name: dense[name] for name in names}
 
     def _find_kept_values(self, space: str, kept: KeptLabels) -> Mapping[str, int]:
         """Return the values of a namespace in the other trace, by label."""
@@ -201,12 +199,9 @@ def format_pcf(numbering: Numbering, shown: Collection[int] | None = None) -> st
 
 def _list_lines(numbering: Numbering, shown: Collection[int] | None) -> Iterator[str]:
     yield " STATES"
-    for state, (label, _) in STATES.items():
-        yield f"{state} {label}"
-    yield ""
-    yield "STATES_COLOR"
-    for state, (_, (red, green, blue)) in STATES.items():
-        yield f"{state} {{{red},{green},{blue}}}"
+    yield from (f"{state} {label}" for state, (label, _) in STATES.items())
+    yield from ("", "STATES_COLOR")
+    yield from (f"{state} {{{red},{green},{blue}}}" for state, (_, (red, green, blue)) in STATES.items())
     types = _declared_types(numbering)
     titles = _make_titles(types)
     used = set(numbering.types)
@@ -214,18 +209,15 @@ def _list_lines(numbering: Numbering, shown: Collection[int] | None) -> Iterator
         used = {event_type for event_type in used if numbering.number(event_type) in shown}
         types = [event_type for event_type in types if event_type in used or event_type in ALWAYS_DECLARED]
     for block in _group_blocks(types):
-        yield ""
-        yield "EVENT_TYPE"
-        for event_type in block:
-            yield f"0 {numbering.number(event_type)} {titles[event_type]}"
+        yield from ("", "EVENT_TYPE")
+        yield from (f"0 {numbering.number(event_type)} {titles[event_type]}" for event_type in block)
         first = block[0]
         if first.precision:
             yield f"PRECISION {first.precision}"
         values = _label_values(first, numbering) if first in used else {}
         if values:
             yield "VALUES"
-            for value, label in values.items():
-                yield f"{value} {to_one_line(label)}"
+            yield from (f"{value} {to_one_line(label)}" for value, label in values.items())
 
 
 def _declared_types(numbering: Numbering) -> list[EventType]:

@@ -78,12 +78,8 @@ class LoadCost:
     @property
     def text_bytes(self) -> int:
         """Bytes of the .prv by the usual lengths of lines, for traces that are not yet written."""
-        return round(
-            self.states * _STATE_TEXT
-            + self.events * _EVENT_TEXT
-            + self.pairs * _PAIR_TEXT
-            + self.communications * _COMMUNICATION_TEXT
-        )
+        size = self.states * _STATE_TEXT + self.events * _EVENT_TEXT + self.pairs * _PAIR_TEXT
+        return round(size + self.communications * _COMMUNICATION_TEXT)
 
 
 def measure_load(runs: Iterable[Run]) -> LoadCost:

@@ -142,11 +142,7 @@ Selections = dict[tuple[str, tuple[int, ...]], Selection]
 """The selections of a window by level and by the larger objects that contain the chosen ones."""
 
 _PATHS = {
-    "appl": ("appl",),
-    "task": ("appl", "task"),
-    "thread": ("appl", "task", "thread"),
-    "node": ("node",),
-    "cpu": ("node", "cpu"),
+    level: path[: n + 1] for path in (("appl", "task", "thread"), ("node", "cpu")) for n, level in enumerate(path)
 }
 """For each level, the levels at which its rows can be hidden: itself, and the levels of the objects that contain it."""
 

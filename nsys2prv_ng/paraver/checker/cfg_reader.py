@@ -163,14 +163,12 @@ class CfgReader:
         first = next((number for number, line in enumerate(lines, 1) if line in _BEGIN), 0)
         last = next((number for number, line in enumerate(lines, 1) if number > first and line in _END), 0)
         if first and not last:
-            self._line = first
-            self._note_problem(f"the description has no end ({_END[0]}): Paraver shows none")
+            self._findings.add(first, f"the description has no end ({_END[0]}): Paraver shows none")
         if not first or not last:
             return first, first
         self.cfg.description = "\n".join(lines[first : last - 1]).strip("\n")
         if not self.cfg.description:
-            self._line = first
-            self._note_warning("the description is empty")
+            self._findings.warn(first, "the description is empty")
         return first, last
 
     def _check_description_line(self, line: str) -> None:

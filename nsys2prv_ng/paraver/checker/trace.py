@@ -21,15 +21,9 @@ from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.checker import trace_lines
 from nsys2prv_ng.paraver.checker import trace_records as rules
 from nsys2prv_ng.paraver.files import is_trace, list_trace_files
+from nsys2prv_ng.paraver.read import prv_reader
 from nsys2prv_ng.paraver.read.label_files import ParaverConfig, read_pcf, read_row
 from nsys2prv_ng.paraver.read.problems import SHOWN_LINES, Findings, Problem, aggregate_problems, sort_by_line
-from nsys2prv_ng.paraver.read.prv_reader import (
-    TraceHeader,
-    TraceStream,
-    check_communicator,
-    read_first_line,
-    read_header,
-)
 
 if TYPE_CHECKING:
     from nsys2prv_ng.paraver.checker.cfg import CfgCheckResult
@@ -49,7 +43,7 @@ class TraceContents:
     A .pcf may declare types without any event; `types` are the types of actual events.
     """
 
-    header: TraceHeader
+    header: prv_reader.TraceHeader
     config: ParaverConfig | None
     types: frozenset[int]
 
@@ -91,11 +85,11 @@ def check_trace(
         raise TranslationError(f"{path}: not a Paraver trace: its name must end in .prv or .prv.gz")
     pcf_path, row_path, _ = list_trace_files(path)
     prv, pcf = Findings(path), Findings(pcf_path)
-    with closing(TraceStream(path, max_line, progress)) as stream:
-        line = read_first_line(stream)
+    with closing(prv_reader.TraceStream(path, max_line, progress)) as stream:
+        line = prv_reader.read_first_line(stream)
         if line.endswith("\r"):
             prv.add(1, "carriage return: lines must end with a line feed alone", "carriage return")
-        header = read_header(line.removesuffix("\r"), prv)
+        header = prv_reader.read_header(line.removesuffix("\r"), prv)
         head, lines = _read_communicators(stream, header, prv)
         config = _read_config(pcf_path, pcf)
         body = BodyCheck(path, header, config, lines, max_line)
@@ -117,7 +111,9 @@ def check_trace(
     )
 
 
-def _read_communicators(stream: TraceStream, header: TraceHeader, findings: Findings) -> tuple[bytes, int]:
+def _read_communicators(
+    stream: prv_reader.TraceStream, header: prv_reader.TraceHeader, findings: Findings
+) -> tuple[bytes, int]:
     """Read the communicators. Return what was read of the first line of the body, and the number of lines before it."""
     for number in range(header.communicators):
         line = stream.read_line()
@@ -125,7 +121,7 @@ def _read_communicators(stream: TraceStream, header: TraceHeader, findings: Find
             message = f"the header announces {header.communicators} communicators, and only {number} lines follow"
             findings.add(number + 2, message, "communicators")
             return line, number + 1
-        check_communicator(line.decode("latin-1").removesuffix("\n"), number + 2, header, findings)
+        prv_reader.check_communicator(line.decode("latin-1").removesuffix("\n"), number + 2, header, findings)
     return b"", header.communicators + 1
 
 
@@ -137,7 +133,7 @@ def _read_config(path: Path, findings: Findings) -> ParaverConfig | None:
         return None
 
 
-def _check_end(stream: TraceStream, body: BodyCheck, findings: Findings) -> None:
+def _check_end(stream: prv_reader.TraceStream, body: BodyCheck, findings: Findings) -> None:
     if stream.damage:
         findings.add(body.lines, stream.damage, "damage")
     elif not stream.complete:
@@ -146,7 +142,7 @@ def _check_end(stream: TraceStream, body: BodyCheck, findings: Findings) -> None
         findings.add(0, "no record at all: Paraver refuses such a trace", "no record")
 
 
-def _check_row(path: Path, header: TraceHeader) -> Findings:
+def _check_row(path: Path, header: prv_reader.TraceHeader) -> Findings:
     """Read the .row, and compare the sizes of its levels with the objects of the header."""
     findings = Findings(path)
     try:
@@ -181,7 +177,7 @@ class BodyCheck:
     """
 
     def __init__(
-        self, path: Path, header: TraceHeader, config: ParaverConfig | None, lines: int, max_line: int
+        self, path: Path, header: prv_reader.TraceHeader, config: ParaverConfig | None, lines: int, max_line: int
     ) -> None:
         self.lines = lines
         self.types: set[int] = set()
@@ -291,7 +287,7 @@ class BodyCheck:
         return problems
 
 
-def _make_objects(header: TraceHeader) -> rules.Objects:
+def _make_objects(header: prv_reader.TraceHeader) -> rules.Objects:
     tasks = [task for application in header.applications for task in application]
     first_task = [0, *accumulate(len(application) for application in header.applications)]
     first_row = [0, *accumulate(threads for threads, _ in tasks)]
