@@ -250,10 +250,8 @@ STACK_LEVELS = 100
 
 
 def _make_levels(first: int, label: str, source: str, names: str) -> tuple[EventType, ...]:
-    deeper = (
-        EventType(first + depth, f"{label} (depth {depth})", source, names=names) for depth in range(1, STACK_LEVELS)
-    )
-    return EventType(first, label, source, names=names), *deeper
+    labels = [label, *(f"{label} (depth {depth})" for depth in range(1, STACK_LEVELS))]
+    return tuple(EventType(number, text, source, names=names) for number, text in enumerate(labels, first))
 
 
 SAMPLED_FUNCTIONS = _make_levels(30000000, "Sampled functions", source_names.CPU_SAMPLES, "functions")

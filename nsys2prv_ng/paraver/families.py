@@ -10,6 +10,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from itertools import chain, count
 from typing import Any
 
 from nsys2prv_ng import source_names
@@ -85,8 +86,7 @@ def _hash_name(name: str, numbers: range) -> int:
 
 def _find_free_number(offset: int, numbers: range, taken: Collection[int]) -> int:
     """Return the first free number, starting at an offset."""
-    for i in range(len(numbers)):
-        number = numbers[(offset + i) % len(numbers)]
+    for number in chain(numbers[offset:], numbers[:offset]):
         if number not in taken:
             return number
     raise TranslationError(f"more than {len(numbers):,} metrics have no number of their own: choose fewer sources")
@@ -231,15 +231,8 @@ def assign_nvtx_bases(domains: Iterable[str], known: Mapping[str, int] | None = 
     """
     bases = {**(known or {}), **NVTX_RESERVED}
     taken = set(bases.values())
-    number = NVTX_FIRST_NAMED
-    wanted = sorted(set(domains))
-    for domain in wanted:
-        if domain not in bases:
-            while number in taken:
-                number += NVTX_BLOCK
-            bases[domain] = number
-            taken.add(number)
-    return {domain: bases[domain] for domain in wanted}
+    free = (number for number in count(NVTX_FIRST_NAMED, NVTX_BLOCK) if number not in taken)
+    return {domain: bases[domain] if domain in bases else next(free) for domain in sorted(set(domains))}
 
 
 def _number_nvtx(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:

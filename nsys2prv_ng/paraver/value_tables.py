@@ -175,30 +175,22 @@ _COLLECTIVE_STEM = (
     r"barrier|bcast|reduce|allreduce|reduce_scatter(_block)?|scan|exscan|gatherv?|scatterv?"
     r"|(neighbor_)?(allgatherv?|alltoall[vw]?)"
 )
-_CLASS_PATTERNS = (
-    (IO, re.compile(r"MPI_File_\w+")),
-    (
-        RMA,
-        re.compile(
-            r"MPI_(Win_\w+|Put|Get|(Get_)?[Aa]ccumulate|R(put|get|(get_)?accumulate)|Fetch_and_op|Compare_and_swap)"
-        ),
-    ),
-    (COLLECTIVE, re.compile(rf"MPI_I?({_COLLECTIVE_STEM})(_init)?", re.IGNORECASE)),
-    (
-        P2P,
-        re.compile(
-            r"MPI_(I?[bsr]?send|I?m?recv|I?m?probe|I?sendrecv(_replace)?|Wait(all|any|some)?|Cancel"
-            r"|[pbsr]?send_init|p?recv_init|Pready\w*|Parrived)",
-            re.IGNORECASE,
-        ),
-    ),
+_P2P_STEM = (
+    r"I?[bsr]?send|I?m?recv|I?m?probe|I?sendrecv(_replace)?|Wait(all|any|some)?|Cancel|[pbsr]?send_init|p?recv_init"
+    r"|Pready\w*|Parrived"
 )
+_CLASS_PATTERNS = {
+    IO: r"MPI_File_\w+",
+    RMA: r"MPI_(Win_\w+|Put|Get|(Get_)?[Aa]ccumulate|R(put|get|(get_)?accumulate)|Fetch_and_op|Compare_and_swap)",
+    COLLECTIVE: rf"(?i)MPI_I?({_COLLECTIVE_STEM})(_init)?",
+    P2P: rf"(?i)MPI_({_P2P_STEM})",
+}
 
 
 def classify_call(name: str) -> str:
     """Return the class of a call by its name alone, because nsys's tables mix classes (MPI_File_open is a
     collective)."""
-    return next((call_class for call_class, pattern in _CLASS_PATTERNS if pattern.fullmatch(name)), OTHER)
+    return next((call_class for call_class, pattern in _CLASS_PATTERNS.items() if re.fullmatch(pattern, name)), OTHER)
 
 
 def list_labels(call_class: str) -> dict[int, str]:

@@ -14,6 +14,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from io import BufferedReader
@@ -94,13 +95,10 @@ def read_header(line: str, findings: Findings) -> TraceHeader:
 
 
 def _is_date(text: str) -> bool:
-    if not re.fullmatch(r"\d\d/\d\d/\d{4} at \d\d:\d\d", text):
-        return False
-    try:
+    with suppress(ValueError):
         datetime.strptime(text, "%d/%m/%Y at %H:%M")
-    except ValueError:
-        return False
-    return True
+        return re.fullmatch(r"\d\d/\d\d/\d{4} at \d\d:\d\d", text) is not None
+    return False
 
 
 def _read_objects(text: str, duration: int | None, findings: Findings) -> TraceHeader:
