@@ -325,6 +325,9 @@ def slurm(
     print(script, end="")
 
 
+# ---- what several commands print -------------------------------------------------------------------------------------
+
+
 def print_json(result: Any) -> None:
     """Print the numbers of a result for programs."""
     import json

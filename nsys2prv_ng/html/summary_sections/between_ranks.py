@@ -118,6 +118,8 @@ def _make_axis(values: Sequence[float]) -> Axis:
     return Axis(10.0**first, 10.0 ** max(last, first + 1), True)
 
 
+# ---- links -----------------------------------------------------------------------------------------------------------
+
 _MOST_ENDS = 2_048
 """Most rows of a matrix."""
 _PRESETS = {NVLINK: "hwcounters/nvlink", PCIE: "hwcounters/pcie"}
@@ -174,6 +176,9 @@ def _draw(title: str, names: Sequence[str], links: Sequence[Link], numbers: Grid
     figure = make_matrix([names[index] for index in used], values, HUES["moving"], lambda rate: str(Rate(rate)))
     about = "Rate while data moves: a row for each sender, a column for each receiver."
     return [Matrix(title, about, figure, show_grid(numbers))]
+
+
+# ---- pipelines -------------------------------------------------------------------------------------------------------
 
 
 def make_pipeline_section(summary: JobSummary) -> Section | None:

@@ -63,6 +63,8 @@ def check_cfg(
     )
 
 
+# ---- histograms ------------------------------------------------------------------------------------------------------
+
 MAX_COLUMNS = 1_000_000
 """More columns count as a mistake: Paraver keeps all of them in memory, and 100 million kill it."""
 
@@ -195,6 +197,8 @@ def _check_objects(cfg: CfgFile, histogram: Section, header: TraceHeader, findin
         findings.add(entry.line, f"{message}: Paraver crashes or shows what is not there")
 
 
+# ---- filters ---------------------------------------------------------------------------------------------------------
+
 _RANGE = "[x,y]"
 
 
@@ -207,7 +211,13 @@ class FilterItem:
 
 
 def check_events(cfg: CfgFile, config: ParaverConfig | None, types: Collection[int] | None, findings: Findings) -> None:
-    """Check all filters of a cfg. types: event types with events in the trace; None if they are unknown."""
+    """Check all filters of a cfg. types: event types with events in the trace; None if they are unknown.
+
+    If a cfg gives labels, Paraver takes the types with these labels from the trace's .pcf, and uses the numbers only
+    for labels that it does not find. If the trace has none of the event types of a cfg, Paraver asks whether to load
+    it, unless a window chooses the filter function All or None for evt_type. A later choice wins, but Paraver no longer
+    asks: so `{evt_type, All}, {evt_type, =}` always loads, and filters by its types.
+    """
     windows = [window for window in cfg.windows if not window.derived]
     for window in windows:
         for kind in LABELLED:
