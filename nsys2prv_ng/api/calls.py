@@ -8,29 +8,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nsys2prv_ng.api.given import (
-    Capture,
-    GivenSide,
-    Reports,
-    check_names,
-    is_saved,
-    list_reports,
-    list_reports_alone,
-    list_sides,
-    refuse_restrictions,
-)
-from nsys2prv_ng.api.keywords import takes, takes_sides, takes_two
+from nsys2prv_ng.api import arguments
+from nsys2prv_ng.api.arguments import Capture, GivenSide, Reports
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options.calls import (
-    CheckOptions,
-    CompareOptions,
-    InspectOptions,
-    MergeOptions,
-    ShardOptions,
-    SummaryOptions,
-    TranslateOptions,
-    WhatIfOptions,
-)
+from nsys2prv_ng.options import calls
 from nsys2prv_ng.options.kinds import AnyPath, parse_path, parse_paths, read
 from nsys2prv_ng.paraver.files import is_trace
 from nsys2prv_ng.runtime.files import write_atomically
@@ -50,8 +31,8 @@ if TYPE_CHECKING:
 # Numba and pyarrow are imported where they are used, so that the command line's --help answers at once.
 
 
-@takes_two(TranslateOptions)
-def translate(reports: Reports, output: AnyPath, options: TranslateOptions) -> TranslationResult:
+@arguments.takes_two(calls.TranslateOptions)
+def translate(reports: Reports, output: AnyPath, options: calls.TranslateOptions) -> TranslationResult:
     """Translate the reports of a job into one Paraver trace; return what was read, written and dropped.
 
     `reports`: .nsys-rep files or their exports, in any order. `output`: OUT.prv or OUT.prv.gz; the .pcf and the .row
@@ -63,15 +44,15 @@ def translate(reports: Reports, output: AnyPath, options: TranslateOptions) -> T
     from nsys2prv_ng.translation.translate import translate as run
 
     given, trace = read(parse_paths, reports, "reports"), read(parse_path, output, "output")
-    check_names(given, trace)
+    arguments.check_names(given, trace)
     refuse_reading_options(given, options)
     made = make_plan(options)
     with compile_ahead(FOR_TRANSLATE), choose_engine(options, made, trace.parent, trace.name) as plan:
         return run(given, trace, plan, options.display)
 
 
-@takes_two(ShardOptions)
-def shard(reports: Reports, folder: AnyPath, options: ShardOptions) -> list[Path]:
+@arguments.takes_two(calls.ShardOptions)
+def shard(reports: Reports, folder: AnyPath, options: calls.ShardOptions) -> list[Path]:
     """Read reports into a folder; return the file of each report there.
 
     Any number of processes and machines can do that at the same time, each for some of the reports. The folder can be
@@ -83,7 +64,7 @@ def shard(reports: Reports, folder: AnyPath, options: ShardOptions) -> list[Path
     from nsys2prv_ng.report.files import refuse_missing, refuse_twice
     from nsys2prv_ng.runtime.jit import announce_compilation
 
-    given, into = list_reports(reports), read(parse_path, folder, "folder")
+    given, into = arguments.list_reports(reports), read(parse_path, folder, "folder")
     if is_trace(into):
         raise UsageError(f"{into}: is the name of a trace; give a folder to read the reports into")
     progress = options.display
@@ -97,8 +78,8 @@ def shard(reports: Reports, folder: AnyPath, options: ShardOptions) -> list[Path
         return write_shards(given, into, make_what_to_read(options), progress, options.jobs or count_usable_cores())
 
 
-@takes_two(MergeOptions)
-def merge(folder: AnyPath, output: AnyPath, options: MergeOptions) -> TranslationResult | None:
+@arguments.takes_two(calls.MergeOptions)
+def merge(folder: AnyPath, output: AnyPath, options: calls.MergeOptions) -> TranslationResult | None:
     """Make one trace of the shards of a folder; return what was read, written and dropped.
 
     With `only`, do one step, and return None unless it is the last.
@@ -110,7 +91,7 @@ def merge(folder: AnyPath, output: AnyPath, options: MergeOptions) -> Translatio
     from nsys2prv_ng.translation.translate import translate as run
 
     shards, trace = read(parse_path, folder, "folder"), read(parse_path, output, "output")
-    check_names([shards], trace)
+    arguments.check_names([shards], trace)
     if not find_shards([shards]):
         raise UsageError(f"{shards}: holds no reports that nsys2prv-ng shard read")
     plan, progress = make_merge_plan(options), options.display
@@ -136,13 +117,13 @@ def _find_part(number: int | None) -> int:
     return int(text) if number is None else number
 
 
-@takes(SummaryOptions)
-def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
+@arguments.takes(calls.SummaryOptions)
+def summarize(reports: Reports, options: calls.SummaryOptions) -> JobSummary:
     """Sum up what the GPUs and ranks of a job did, without writing a trace.
 
     `reports`: as for translate. `JobSummary.load` reads the numbers that `save` keeps as JSON.
     """
-    summary, pictures = _summarize(list_reports_alone(reports), options, draws=options.html is not None)
+    summary, pictures = _summarize(arguments.list_reports_alone(reports), options, draws=options.html is not None)
     if options.html is not None and pictures is not None:
         from nsys2prv_ng.html.summary_page import render_summary
 
@@ -153,14 +134,14 @@ def summarize(reports: Reports, options: SummaryOptions) -> JobSummary:
     return summary
 
 
-@takes(SummaryOptions)
-def find_answer(reports: Reports, options: SummaryOptions) -> JobSummary:
+@arguments.takes(calls.SummaryOptions)
+def find_answer(reports: Reports, options: calls.SummaryOptions) -> JobSummary:
     """Sum up a job as `summarize` does, but without the metrics of GPUs: they take long, and no verdict needs them."""
-    return _summarize(list_reports_alone(reports), options, draws=False, with_metrics=False)[0]
+    return _summarize(arguments.list_reports_alone(reports), options, draws=False, with_metrics=False)[0]
 
 
 def _summarize(
-    reports: Sequence[Path], options: SummaryOptions | CompareOptions, *, draws: bool, with_metrics: bool = True
+    reports: Sequence[Path], options: calls.JobOptions, *, draws: bool, with_metrics: bool = True
 ) -> tuple[JobSummary, Pictures | None]:
     """Return the summary of a job and, if `draws`, the pictures for its page."""
     from nsys2prv_ng.api.plans import choose_engine, make_summary_options
@@ -168,8 +149,8 @@ def _summarize(
     from nsys2prv_ng.runtime.precompile import FOR_SUMMARY, compile_ahead
 
     made, progress = make_summary_options(options, with_metrics=with_metrics), options.display
-    flops_per_step = options.flops_per_step if isinstance(options, SummaryOptions) else None
-    peak_tflops = options.peak_tflops if isinstance(options, SummaryOptions) else None
+    flops_per_step = options.flops_per_step if isinstance(options, calls.SummaryOptions) else None
+    peak_tflops = options.peak_tflops if isinstance(options, calls.SummaryOptions) else None
     with (
         compile_ahead(FOR_SUMMARY),
         choose_engine(options, made, _find_scratch()) as read_options,
@@ -203,14 +184,14 @@ def _find_scratch() -> Path:
         return Path()
 
 
-@takes(WhatIfOptions)
-def what_if(reports: Reports, options: WhatIfOptions) -> WhatIfNumbers:
+@arguments.takes(calls.WhatIfOptions)
+def what_if(reports: Reports, options: calls.WhatIfOptions) -> WhatIfNumbers:
     """Predict what changes would save, by playing a job again with each of them.
 
     `reports`: as for translate. Without a change, those that are likely to save most are tried. After an error nothing
     is left under `output`, OUT.prv or OUT.prv.gz.
     """
-    given = list_reports_alone(reports)
+    given = arguments.list_reports_alone(reports)
     from nsys2prv_ng.replay.changes import parse_changes
 
     scenarios = [read(parse_changes, text, "change") for text in options.change or ()]
@@ -249,7 +230,7 @@ def what_if(reports: Reports, options: WhatIfOptions) -> WhatIfNumbers:
 
 
 def _check_prediction(
-    reports: Sequence[Path], output: Path, scenarios: Sequence[Sequence[Change]], options: WhatIfOptions
+    reports: Sequence[Path], output: Path, scenarios: Sequence[Sequence[Change]], options: calls.WhatIfOptions
 ) -> None:
     """Refuse a predicted trace that cannot be written. Raises UsageError and TranslationError."""
     if len(scenarios) != 1:
@@ -257,20 +238,18 @@ def _check_prediction(
         raise UsageError(f"{output}: the predicted trace needs one change; {remedy}", see=("change",))
     for parameter in ("time", "nvtx_range"):
         if getattr(options, parameter) not in (None, ""):
-            message = (
-                "cannot be combined with a predicted trace, which covers all time; wxParaver's Cut & Filter cuts it"
-            )
-            raise UsageError(message, parameter=parameter)
-    check_names(reports, output)
+            message = "cannot be combined with a predicted trace, which covers all time"
+            raise UsageError(f"{message}; wxParaver's Cut & Filter cuts it", parameter=parameter)
+    arguments.check_names(reports, output)
     from nsys2prv_ng.api.plans import make_prediction_plan
     from nsys2prv_ng.translation.translate import check_files
 
     check_files(reports, output, make_prediction_plan(options))
 
 
-@takes_sides(CompareOptions)
+@arguments.takes_sides(calls.CompareOptions)
 def compare(
-    sides: Iterable[GivenSide] | GivenSide, other: GivenSide | None = None, *, options: CompareOptions
+    sides: Iterable[GivenSide] | GivenSide, other: GivenSide | None = None, *, options: calls.CompareOptions
 ) -> Comparison:
     """Compare runs: whether each later one is faster than the first, and where the difference is.
 
@@ -282,9 +261,9 @@ def compare(
     from nsys2prv_ng.comparison.compare import compare_sides
     from nsys2prv_ng.comparison.sides import make_side
 
-    given = list_sides(sides, other)
+    given = arguments.list_sides(sides, other)
     labels = _choose_labels(given, options)
-    refuse_restrictions(given, options)
+    arguments.refuse_restrictions(given, options)
     loaded = [_load_side(label, side, options) for label, side in zip(labels, given, strict=True)]
     made = [make_side(label, [summary for summary, _ in side]) for label, side in zip(labels, loaded, strict=True)]
     comparison = compare_sides(made, options.scaling)
@@ -300,7 +279,7 @@ def compare(
     return comparison
 
 
-def _choose_labels(sides: Sequence[Sequence[Capture]], options: CompareOptions) -> list[str]:
+def _choose_labels(sides: Sequence[Sequence[Capture]], options: calls.CompareOptions) -> list[str]:
     """Return a label for each side. Raises UsageError unless the labels of the user are as many, and distinct."""
     from nsys2prv_ng.comparison.sides import label_sides
 
@@ -312,14 +291,14 @@ def _choose_labels(sides: Sequence[Sequence[Capture]], options: CompareOptions) 
 
 
 def _load_side(
-    label: str, side: Sequence[Capture], options: CompareOptions
+    label: str, side: Sequence[Capture], options: calls.CompareOptions
 ) -> list[tuple[JobSummary, Pictures | None]]:
     """Return the summary of each capture, and the pictures for a page. One follows the other, as each takes memory."""
     names = [label] if len(side) == 1 else [f"{label}, capture {number}" for number in range(1, len(side) + 1)]
     return [_load_capture(name, capture, options) for name, capture in zip(names, side, strict=True)]
 
 
-def _load_capture(name: str, capture: Capture, options: CompareOptions) -> tuple[JobSummary, Pictures | None]:
+def _load_capture(name: str, capture: Capture, options: calls.CompareOptions) -> tuple[JobSummary, Pictures | None]:
     """Return the summary of a capture, saved or computed within its steps if these are found, and the pictures.
 
     There are no pictures without a page, nor for a saved summary.
@@ -328,14 +307,14 @@ def _load_capture(name: str, capture: Capture, options: CompareOptions) -> tuple
 
     if isinstance(capture, JobSummary):
         return capture, None
-    if is_saved(capture):
+    if arguments.is_saved(capture):
         return JobSummary.load(capture[0]), None
     options.display.note(f"summing up {name}")
     return _summarize(capture, options, draws=options.html is not None)
 
 
-@takes(InspectOptions)
-def inspect(reports: Reports, options: InspectOptions) -> Inspection:
+@arguments.takes(calls.InspectOptions)
+def inspect(reports: Reports, options: calls.InspectOptions) -> Inspection:
     """Find out what reports contain, without translating them.
 
     `reports`: as for translate. Reports that cannot be read are part of the answer (`Inspection.faults`), not an error.
@@ -345,11 +324,12 @@ def inspect(reports: Reports, options: InspectOptions) -> Inspection:
 
     progress = options.display
     with announce_compilation(progress.note):
-        return run(list_reports(reports), progress, options.jobs or count_usable_cores(), options.paraver_memory)
+        jobs = options.jobs or count_usable_cores()
+        return run(arguments.list_reports(reports), progress, jobs, options.paraver_memory)
 
 
-@takes(CheckOptions)
-def check(trace: AnyPath, options: CheckOptions) -> CheckResult:
+@arguments.takes(calls.CheckOptions)
+def check(trace: AnyPath, options: calls.CheckOptions) -> CheckResult:
     """Check a trace of any tool, and Paraver cfgs against it, by the rules of Paraver's own parser.
 
     `trace`: a .prv or .prv.gz with its .pcf and .row beside it. Broken rules are part of the answer, not an error.

@@ -15,14 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nsys2prv_ng.clock.alignment import parse_alignment
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options.calls import (
-    EventOptions,
-    JobOptions,
-    MergeOptions,
-    ShardOptions,
-    TranslateOptions,
-    WhatIfOptions,
-)
+from nsys2prv_ng.options import calls
 from nsys2prv_ng.options.kinds import GPU_TIME, list_options
 from nsys2prv_ng.paraver.event_types import STACK_LEVELS
 from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
@@ -40,7 +33,7 @@ if TYPE_CHECKING:
 Plan = TypeVar("Plan", bound=ReadOptions)
 
 
-def make_read_options(options: JobOptions, *, cuts_steps: bool) -> ReadOptions:
+def make_read_options(options: calls.JobOptions, *, cuts_steps: bool) -> ReadOptions:
     """Return what to read for the options that all calls on a job share. `cuts_steps`: as in Selection."""
     return ReadOptions(
         source_options=SourceOptions(nvtx_range=options.nvtx_range),
@@ -65,7 +58,7 @@ def make_read_options(options: JobOptions, *, cuts_steps: bool) -> ReadOptions:
     )
 
 
-def make_summary_options(options: JobOptions, *, with_metrics: bool = True) -> ReadOptions:
+def make_summary_options(options: calls.JobOptions, *, with_metrics: bool = True) -> ReadOptions:
     """Return what to read for numbers: a choice of steps restricts what they cover, but cuts no record.
 
     Without `with_metrics`, only the limits of the samples of GPUs are kept, unless time is chosen, which may contain
@@ -76,7 +69,7 @@ def make_summary_options(options: JobOptions, *, with_metrics: bool = True) -> R
     return replace(read, source_options=replace(read.source_options, metrics_limits=only_limits))
 
 
-def make_plan(options: TranslateOptions, *, cuts_steps: bool = True) -> TranslationPlan:
+def make_plan(options: calls.TranslateOptions, *, cuts_steps: bool = True) -> TranslationPlan:
     """Return the plan of a translation. `cuts_steps`: as in Selection."""
     sources, source_options = _choose_events(options, options.nvtx_range)
     plan = _make_trace_plan(options, sources, source_options, find_waits=options.derived, cuts_steps=cuts_steps)
@@ -86,33 +79,34 @@ def make_plan(options: TranslateOptions, *, cuts_steps: bool = True) -> Translat
     return plan
 
 
-def make_prediction_plan(options: WhatIfOptions) -> TranslationPlan:
+def make_prediction_plan(options: calls.WhatIfOptions) -> TranslationPlan:
     """Return the plan of a predicted trace: as of a translation, but a choice of steps cuts no record."""
-    shared = {field.name: getattr(options, field.name) for field in fields(JobOptions)}
-    return make_plan(TranslateOptions(**shared, force=options.force), cuts_steps=False)
+    shared = {field.name: getattr(options, field.name) for field in fields(calls.JobOptions)}
+    return make_plan(calls.TranslateOptions(**shared, force=options.force), cuts_steps=False)
 
 
-def refuse_reading_options(reports: Sequence[Path], options: EventOptions) -> None:
+def refuse_reading_options(reports: Sequence[Path], options: calls.EventOptions) -> None:
     """Raise UsageError for options on what to read if shards of the reports were read before."""
-    chosen = [name for name, option in list_options(EventOptions).items() if getattr(options, name) != option.default]
+    declared = list_options(calls.EventOptions).items()
+    chosen = [name for name, option in declared if getattr(options, name) != option.default]
     if chosen and find_shards(reports):
         message = f"{reports[0]} holds reports that nsys2prv-ng shard has read: give that command this option"
         raise UsageError(message, parameter=chosen[0])
 
 
-def make_merge_plan(options: MergeOptions) -> TranslationPlan:
+def make_merge_plan(options: calls.MergeOptions) -> TranslationPlan:
     """Return the plan of a trace of shards, which record what was read."""
     return _make_trace_plan(options, select_sources(None), SourceOptions(), find_waits=True)
 
 
-def make_what_to_read(options: ShardOptions) -> WhatToRead:
+def make_what_to_read(options: calls.ShardOptions) -> WhatToRead:
     """Return what to read into shards."""
     sources, source_options = _choose_events(options, "")
     _check_sources(options, sources, ())
     return WhatToRead(tuple(source.name for source in sources), source_options, options.derived)
 
 
-def _choose_events(options: EventOptions, nvtx_range: str) -> tuple[tuple[Source, ...], SourceOptions]:
+def _choose_events(options: calls.EventOptions, nvtx_range: str) -> tuple[tuple[Source, ...], SourceOptions]:
     """Return the sources to read, and how."""
     if options.stack_depth > STACK_LEVELS:
         raise UsageError(f"must be at most {STACK_LEVELS}", parameter="stack_depth", value=options.stack_depth)
@@ -130,7 +124,7 @@ def _choose_events(options: EventOptions, nvtx_range: str) -> tuple[tuple[Source
 
 
 def _make_trace_plan(
-    options: TranslateOptions | MergeOptions,
+    options: calls.TranslateOptions | calls.MergeOptions,
     sources: tuple[Source, ...],
     source_options: SourceOptions,
     *,
@@ -151,7 +145,7 @@ def _make_trace_plan(
     return TranslationPlan(**vars(read), **{name: getattr(options, name) for name in others})
 
 
-def _check_sources(options: EventOptions, selected: Sequence[Source], shortest: Iterable[str]) -> None:
+def _check_sources(options: calls.EventOptions, selected: Sequence[Source], shortest: Iterable[str]) -> None:
     """Raise UsageError for options of sources that are not selected. `shortest`: sources with a shortest interval."""
     names = [source.name for source in selected if not source.accounted_in_join]
     for name, option in list_options(type(options)).items():
@@ -167,7 +161,7 @@ def _check_sources(options: EventOptions, selected: Sequence[Source], shortest: 
 
 
 @contextmanager
-def choose_engine(options: JobOptions, plan: Plan, folder: Path, name: str = "") -> Iterator[Plan]:
+def choose_engine(options: calls.JobOptions, plan: Plan, folder: Path, name: str = "") -> Iterator[Plan]:
     """Yield a plan with the engine that the user chose, and announce what is compiled for it.
 
     `folder`: where the call writes. `name`: the name of the trace. If an error ends the call, what was read for it

@@ -1,15 +1,214 @@
-"""The blocks that sections of a page are made of. The templates show each kind of block in the same way."""
+"""The blocks that sections of a page are made of. The templates show each kind of block in the same way.
+
+Tables of typed cells draw bars, histograms and shades, and show other cells as text. Readers open and close the
+branches of trees.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
+from itertools import pairwise
+
+import numpy as np
 
 from nsys2prv_ng.analysis.efficiency.typical_step import RangesOfTask
-from nsys2prv_ng.html.charts.plots import Shape, Tick
-from nsys2prv_ng.html.charts.png import MapFigure, MatrixFigure, Swatch
-from nsys2prv_ng.html.tables import Table, Tree
+from nsys2prv_ng.html.charts import MapFigure, MatrixFigure, Shape, Swatch, Tick, draw_histogram
+from nsys2prv_ng.html.colours import get_cell_css
 from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.text.formatting import count_noun, format_time
+from nsys2prv_ng.text.grid import Bar, Cell, Grid, Histogram, Interval, Score, Term
+
+MOST_ROWS, MOST_RANKS = 12, 24
+"""Most rows of a table, and of a table with a row for each rank or GPU."""
+_LEAST = 1e-4
+"""Least share of a bar at which a segment is drawn."""
+_LIMITS = ((0.9, 0.0), (0.8, 0.25), (0.7, 0.5), (0.5, 0.75))
+"""Least efficiency of each shade, and its badness; below the last limit, the badness is 1."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a bar, in percent of the width of the cell."""
+
+    left: float
+    width: float
+    css: str
+    text: str = ""
+    """What the part is, for tooltips and screen readers."""
+
+
+@dataclass(frozen=True)
+class ShadedCell:
+    """A number on a coloured ground, which is the stronger the worse the number is (0: good, 1: bad)."""
+
+    text: str
+    badness: float
+
+
+DrawnCell = str | list[Segment] | Shape | Term | ShadedCell
+"""A list of segments is a bar, a shape is a histogram."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A grid as the templates show it. Only `show_grid` makes tables."""
+
+    caption: str
+    titles: list[str]
+    names: int
+    rows: list[list[DrawnCell]]
+    sums: int
+    """The number of rows at the end that are sums."""
+    below: str
+    legend: list[Swatch]
+    folded: str = ""
+    """The title of a table that is folded until the reader opens it; empty for other tables."""
+
+    kind = "table"
+
+
+def show_grid(grid: Grid, most: int = MOST_ROWS) -> Table:
+    """Return a table of a grid, with room for `most` rows and for all columns."""
+    shown = grid.list_shown(most)
+    rows = [*shown, *grid.footer]
+    numbers = grid.list_columns(rows, wide=True)
+    columns = [grid.columns[number] for number in numbers]
+    hidden = len(grid.rows) - len(shown)
+    below = [*grid.below, *([f"And {hidden:,} more {grid.more}".rstrip()] if hidden else [])]
+    legend = [Swatch(get_cell_css(hue), text) for hue, text in grid.legend]
+    is_shaded = any(isinstance(cell, Score) for row in rows for cell in row)
+    return Table(
+        caption=grid.caption,
+        titles=[f"{column.title}, {grid.over} {column.over}" if column.over else column.title for column in columns],
+        names=sum(number < grid.names for number in numbers),
+        rows=[[_show_cell(row[number]) for number in numbers] for row in rows],
+        sums=len(grid.footer),
+        below=". ".join([*below, ""]).strip(),
+        legend=_list_shades() if is_shaded else legend,
+    )
+
+
+def _show_cell(cell: Cell) -> DrawnCell:
+    if isinstance(cell, Bar):
+        return _draw_bar(cell)
+    if isinstance(cell, Interval):
+        return _draw_interval(cell)
+    if isinstance(cell, Histogram):
+        return _draw_histogram(cell)
+    if isinstance(cell, Score) and cell.value is not None:
+        # An efficiency may exceed 1 if it is relative to another run.
+        return ShadedCell(str(cell), next((bad for least, bad in _LIMITS if cell.value >= least), 1.0))
+    return cell if isinstance(cell, Term) else str(cell)
+
+
+def _draw_bar(bar: Bar) -> list[Segment]:
+    """Return the parts of a bar one after the other, without parts that are too small to be seen."""
+    segments, left = [], 0.0
+    for part in bar.parts:
+        share = part.amount / bar.whole if bar.whole else 0.0
+        if share >= _LEAST:
+            text = f"{part.text}: {format_time(part.amount)}"
+            segments.append(Segment(100 * left, 100 * share, get_cell_css(part.hue), text))
+        left += share
+    return segments
+
+
+def _draw_interval(cell: Interval) -> list[Segment]:
+    """Return a bar between two values; it is striped if it goes backwards."""
+    ends = sorted((cell.begin, cell.end))
+    left, right = (100 * (max(value, cell.low) - cell.low) / (cell.high - cell.low) for value in ends)
+    css = get_cell_css(cell.hue)
+    return [Segment(left, right - left, stripe(css) if cell.end < cell.begin else css, cell.text)]
+
+
+def stripe(css: str) -> str:
+    """Return the ground of a bar that goes backwards; stripes distinguish it without colour."""
+    return f"repeating-linear-gradient(135deg, {css} 0 4px, color-mix(in srgb, {css} 35%, transparent) 4px 8px)"
+
+
+def _draw_histogram(cell: Histogram) -> Shape:
+    fullest = int(np.argmax(cell.counts))
+    text = f"most take {format_time(cell.edges_ns[fullest])} to {format_time(cell.edges_ns[fullest + 1])}"
+    return Shape("histogram", get_cell_css("compute_ns"), text, draw_histogram(cell.counts))
+
+
+# ---- shades ----------------------------------------------------------------------------------------------------------
+
+
+def _list_shades() -> list[Swatch]:
+    """Return the shades with their limits, the best first."""
+    limits = [least for least, _ in _LIMITS]
+    texts = [f"{100 * limits[0]:.0f}% or more"]
+    texts += [f"{100 * low:.0f}% to {100 * high:.0f}%" for high, low in pairwise(limits)]
+    texts.append(f"less than {100 * limits[-1]:.0f}%")
+    grounds = [*(bad for _, bad in _LIMITS), 1.0]
+    return [
+        Swatch(f"color-mix(in srgb, rgb(var(--bad) / 0.55) {100 * bad:.0f}%, transparent)", text)
+        for bad, text in zip(grounds, texts, strict=True)
+    ]
+
+
+# ---- trees -----------------------------------------------------------------------------------------------------------
+
+OPEN_SHARE = 0.1
+"""Least share of the whole of a branch that is open at first."""
+LEAST_SHARE = 0.01
+"""Branches with less are together in a further branch."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A row of a tree: its name, its cells, and the branches within it."""
+
+    name: str
+    cells: list[str]
+    is_open: bool = False
+    inner: list[Branch] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Branches with the titles of their cells. Only `show_tree` makes trees."""
+
+    titles: list[str]
+    branches: list[Branch]
+    depth: int
+    """Most branches around a branch."""
+
+    kind = "tree"
+
+
+def show_tree(grid: Grid, noun: str, depths: Sequence[int], weights: Sequence[int]) -> Tree:
+    """Return a tree of the rows of a grid, each before those within it: columns of names, of times, and others.
+
+    `noun`: what a row is. `depths`: of each row, 0 for an outermost one. `weights`: the time (ns) of each row.
+    """
+    table = show_grid(grid, len(grid.rows))
+    rows = [list(map(str, row)) for row in table.rows]
+    whole = sum(weight for weight, depth in zip(weights, depths, strict=True) if not depth)
+    found: list[list[tuple[Branch, int]]] = [[] for _ in range(max(depths, default=0) + 2)]
+    """Branches by depth that are not within a branch yet, with their weights: the last row comes first."""
+    for row, depth, weight in zip(reversed(rows), reversed(depths), reversed(weights), strict=True):
+        inner = _gather(found[depth + 1][::-1], whole, noun)
+        found[depth + 1] = []
+        found[depth].append((Branch(row[0].strip(), row[1:], weight >= OPEN_SHARE * whole, inner), weight))
+    branches = _gather(found[0][::-1], whole, noun)
+    return Tree(table.titles, branches, max(depths, default=0) + 1)
+
+
+def _gather(branches: Sequence[tuple[Branch, int]], whole: int, noun: str) -> list[Branch]:
+    """Return branches; if several have less than LEAST_SHARE, these in a further one with their time."""
+    large = [branch for branch, weight in branches if weight >= LEAST_SHARE * whole]
+    small = [branch for branch, weight in branches if weight < LEAST_SHARE * whole]
+    if len(small) < 2:
+        return large + small
+    what = f"{count_noun(len(small), f'more {noun}')} with less than {LEAST_SHARE:.0%} each"
+    ns = sum(weight for _, weight in branches if weight < LEAST_SHARE * whole)
+    return [*large, Branch(what, [format_time(ns)], False, small)]
+
+
+# ---- other blocks, and sections --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

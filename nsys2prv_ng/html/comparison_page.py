@@ -9,17 +9,8 @@ from nsys2prv_ng.comparison.model import ComparisonNumbers, Finding, Side
 from nsys2prv_ng.comparison.scaling import describe_scaling
 from nsys2prv_ng.comparison.sentences import FASTER, RUN, SLOWER, LabelledLine
 from nsys2prv_ng.comparison.sentences import list_lines as list_answers
+from nsys2prv_ng.html import comparison_sections
 from nsys2prv_ng.html.blocks import Line, Section
-from nsys2prv_ng.html.comparison_sections import (
-    SCALING,
-    SIDES,
-    make_difference_section,
-    make_key,
-    make_scaling_section,
-    make_sides_section,
-    make_steps_section,
-    make_tables_section,
-)
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.page import render_page
 from nsys2prv_ng.summary.pictures.numbers import Pictures
@@ -72,9 +63,9 @@ def list_lines(comparison: ComparisonNumbers) -> list[Line]:
         verdict, *others = list_answers(pair, quote)
         text = f"{verdict.text}." if verdict.label in (FASTER, SLOWER) else _state_labelled(verdict)
         details = [_state_labelled(line) for line in others if line.label != RUN]
-        lines.append(Line(text, details, make_key(_DIFFERENCE, number, count)))
+        lines.append(Line(text, details, comparison_sections.make_key(_DIFFERENCE, number, count)))
     if comparison.scaling is not None:
-        lines.append(Line(f"{describe_scaling(comparison.scaling, quote)}.", [], SCALING))
+        lines.append(Line(f"{describe_scaling(comparison.scaling, quote)}.", [], comparison_sections.SCALING))
     return [*lines, *(_state(finding) for finding in findings if finding.severity != WARNING)]
 
 
@@ -83,7 +74,7 @@ def _state_labelled(line: LabelledLine) -> str:
 
 
 def _state(finding: Finding) -> Line:
-    return Line(f"{finding.severity.capitalize()}: {drop_quotes(finding.text)}.", [], SIDES)
+    return Line(f"{finding.severity.capitalize()}: {drop_quotes(finding.text)}.", [], comparison_sections.SIDES)
 
 
 # ---- sections --------------------------------------------------------------------------------------------------------
@@ -95,18 +86,22 @@ def list_sections(
     """Return the sections on all runs and on each pair, in reading order."""
     everywhere = _describe_traces(sides)
     count, scaling = len(comparison.pairs), comparison.scaling
-    steps = make_steps_section(sides, pictures)
-    sections: list[Section | None] = [make_sides_section(comparison, sides, everywhere)]
-    sections.append(None if scaling is None else make_scaling_section(scaling, everywhere))
+    steps = comparison_sections.make_steps_section(sides, pictures)
+    sections: list[Section | None] = [comparison_sections.make_sides_section(comparison, sides, everywhere)]
+    sections.append(None if scaling is None else comparison_sections.make_scaling_section(scaling, everywhere))
     if count > 1:
         sections.append(steps)
     for number, pair in enumerate(comparison.pairs, 1):
         where = _describe_traces([sides[0], sides[number]])
-        difference, tables = (make_key(name, number, count) for name in (_DIFFERENCE, _TABLES))
-        sections.append(make_difference_section(pair, difference, names_run=count > 1, traces=where))
+        difference, tables = (comparison_sections.make_key(name, number, count) for name in (_DIFFERENCE, _TABLES))
+        sections.append(
+            comparison_sections.make_difference_section(pair, difference, names_run=count > 1, traces=where)
+        )
         if count == 1:
             sections.append(steps)
-        sections.append(make_tables_section(pair, tables, names_run=count > 1, traces=where, pairs=count))
+        sections.append(
+            comparison_sections.make_tables_section(pair, tables, names_run=count > 1, traces=where, pairs=count)
+        )
     return [section for section in sections if section is not None]
 
 

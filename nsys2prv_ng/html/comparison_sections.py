@@ -18,13 +18,11 @@ from nsys2prv_ng.comparison.model import Table as Quantities
 from nsys2prv_ng.comparison.scaling import describe_scaling, tabulate_scaling
 from nsys2prv_ng.comparison.sentences import describe_runs, has_times, state_verdict
 from nsys2prv_ng.comparison.tables import choose_windows
-from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section
-from nsys2prv_ng.html.charts.plots import Axis, Shape, Tick, draw_area, draw_line, draw_points, make_time_axis, spread
-from nsys2prv_ng.html.charts.png import Swatch, format_colour
+from nsys2prv_ng.html import charts
+from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section, Table, show_grid, stripe
 from nsys2prv_ng.html.colours import LINES, get_cell_css
 from nsys2prv_ng.html.names import clean, drop_quotes, quote
 from nsys2prv_ng.html.summary_sections.over_time import draw_step
-from nsys2prv_ng.html.tables import Table, show_grid, stripe
 from nsys2prv_ng.summary.difference.budget import BudgetRow
 from nsys2prv_ng.summary.efficiency.table import HOST_TERMS, list_device_scores, list_scores
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
@@ -49,19 +47,12 @@ _MOST_TASKS, _MOST_RANGES = 4, 800
 """Most tasks with ranges, and most ranges, over all typical steps: more would make the page large."""
 
 _PART_PRESETS = {
-    "compute": "analysis/kernel_classes",
-    "wait time": "views/per_gpu_waits",
-    "data transfer": "analysis/exposed_communication",
-    "unclassified NCCL time": "views/per_gpu_waits",
-    "exposed copies": "basics/memory_operations",
-    "host-bound": "analysis/gpu-gaps",
-    "queued": "analysis/queue_delay",
-    "in CUDA graphs": "basics/graphs",
-    "opaque CUDA graphs": "basics/graphs",
-    "in CUDA": "basics/cuda_api",
-    "in MPI or imbalance": "basics/mpi",
-    "user code": "basics/nvtx",
-}
+    "compute": "analysis/kernel_classes", "wait time": "views/per_gpu_waits",
+    "data transfer": "analysis/exposed_communication", "unclassified NCCL time": "views/per_gpu_waits",
+    "exposed copies": "basics/memory_operations", "host-bound": "analysis/gpu-gaps", "queued": "analysis/queue_delay",
+    "in CUDA graphs": "basics/graphs", "opaque CUDA graphs": "basics/graphs", "in CUDA": "basics/cuda_api",
+    "in MPI or imbalance": "basics/mpi", "user code": "basics/nvtx",
+}  # fmt: skip
 """Preset that shows a part of the step, by the name of its row up to a colon."""
 _EVERYTHING = "views/per_gpu_waits"
 _MOST_PRESETS = 3
@@ -75,9 +66,8 @@ def make_sides_section(comparison: ComparisonNumbers, sides: Sequence[Side], tra
         blocks.append(_draw_steps(numbers))
     for side in sides:
         warnings = side.summary.warnings
-        blocks += [
-            Paragraph(f"Warning on {quote(side.label)}: {drop_quotes(text)}") for text in warnings[:_MOST_WARNINGS]
-        ]
+        name = quote(side.label)
+        blocks += [Paragraph(f"Warning on {name}: {drop_quotes(text)}") for text in warnings[:_MOST_WARNINGS]]
     presets = ["model/gpu_efficiency" if any(side.gpus for side in numbers) else "model/host_efficiency"]
     presets += ["analysis/iteration_time"] if any(side.step_ns for side in numbers) else []
     return Section(SIDES, "The runs", "", blocks, presets, traces=traces)
@@ -155,18 +145,14 @@ def _list_efficiencies(sides: Sequence[Side]) -> tuple[list[list[Cell]], bool]:
 def _draw_steps(numbers: Sequence[SideNumbers]) -> Chart:
     """Return a chart of the times of all steps on one axis, with the runs side by side."""
     times = [ns for side in numbers for ns in side.step_ns]
-    height, y_ticks = make_time_axis(min(times), max(times))
-    shapes = [
-        shape
-        for place, side in enumerate(numbers)
-        if side.step_ns
-        for shape in _draw_side(side, place, len(numbers), height)
-    ]
+    height, y_ticks = charts.make_time_axis(min(times), max(times))
+    drawn = [(place, side) for place, side in enumerate(numbers) if side.step_ns]
+    shapes = [shape for place, side in drawn for shape in _draw_side(side, place, len(numbers), height)]
     names = cut_names([clean(side.label) for side in numbers], max(8, _LABELS // len(numbers)))
-    x_ticks = [Tick((place + 0.5) / len(names), name) for place, name in enumerate(names)]
+    x_ticks = [charts.Tick((place + 0.5) / len(names), name) for place, name in enumerate(names)]
     about = "without the warm-up, in their order. The level line is the median, the band its limits at 95%."
     about += " The axis does not begin at 0." if height.low else ""
-    legend = [Swatch(_choose_css(place), _describe_side(side)) for place, side in enumerate(numbers)]
+    legend = [charts.Swatch(_choose_css(place), _describe_side(side)) for place, side in enumerate(numbers)]
     return Chart("Time of each step", about, shapes, x_ticks, y_ticks, _HEIGHT, legend, _tabulate_steps(numbers))
 
 
@@ -179,37 +165,34 @@ def _describe_side(side: SideNumbers) -> str:
     return f"{side.label}: {steps}, median {format_time(side.step_median_ns)}"
 
 
-def _draw_side(side: SideNumbers, place: int, count: int, height: Axis) -> list[Shape]:
+def _draw_side(side: SideNumbers, place: int, count: int, height: charts.Axis) -> list[charts.Shape]:
     css = _choose_css(place)
     left, right = (place + _GAP) / count, (place + 1 - _GAP) / count
     ends, times = np.array([left, right]), np.array(side.step_ns, np.float64)
-    x = spread(times.size, left, right)
+    x = charts.spread(times.size, left, right)
     y = height.place(times)
     shapes = []
     if side.step_median_low_ns is not None and side.step_median_high_ns is not None:
         low, high = (np.full(2, limit) for limit in (side.step_median_low_ns, side.step_median_high_ns))
-        path = draw_area(ends, height.place(low), height.place(high))
-        shapes.append(Shape("area", css, f"{side.label}: limits of the median", path))
+        path = charts.draw_area(ends, height.place(low), height.place(high))
+        shapes.append(charts.Shape("area", css, f"{side.label}: limits of the median", path))
     if side.step_median_ns is not None:
         median = height.place(np.full(2, side.step_median_ns))
-        shapes.append(Shape("line", css, f"{side.label}: median", draw_line(ends, median)))
+        shapes.append(charts.Shape("line", css, f"{side.label}: median", charts.draw_line(ends, median)))
     if times.size <= _MOST_POINTS:
-        shapes.append(Shape("points", css, f"{side.label}: steps", draw_points(x, y)))
+        shapes.append(charts.Shape("points", css, f"{side.label}: steps", charts.draw_points(x, y)))
     else:
-        shapes.append(Shape("line", css, f"{side.label}: steps", draw_line(x, y)))
+        shapes.append(charts.Shape("line", css, f"{side.label}: steps", charts.draw_line(x, y)))
     return shapes
 
 
 def _choose_css(place: int) -> str:
-    return format_colour(LINES[place % len(LINES)])
+    return charts.format_colour(LINES[place % len(LINES)])
 
 
 def _tabulate_steps(numbers: Sequence[SideNumbers]) -> Table:
-    rows: list[list[Cell]] = [
-        [Name(side.label), *(Ns(value) for value in np.percentile(side.step_ns, (0, 25, 50, 75, 100)))]
-        for side in numbers
-        if side.step_ns
-    ]
+    times = [(side.label, np.percentile(side.step_ns, (0, 25, 50, 75, 100))) for side in numbers if side.step_ns]
+    rows: list[list[Cell]] = [[Name(label), *map(Ns, values)] for label, values in times]
     columns = make_columns("", "shortest", "a quarter below", "half below", "three quarters below", "longest")
     return show_grid(Grid(columns=columns, rows=rows), len(rows))
 
@@ -279,20 +262,12 @@ _FEWEST_ROWS = 25
 _ALL_NAMES = 25
 """Most names of a row in the table of all rows."""
 _PRESETS = {
-    "efficiencies": "model/gpu_efficiency",
-    "activity": "analysis/overlap-communication-compute-2dh-timeline",
-    "kernels": "basics/kernels",
-    "ranges": "basics/nvtx",
-    "range_tree": "analysis/gpu_time_by_range",
-    "nccl": "basics/nccl",
-    "collectives": "analysis/nccl_waiting",
-    "messages": "basics/nccl",
-    "mpi": "basics/mpi",
-    "copies": "basics/memory_operations",
-    "critical_path": "analysis/critical_path",
-    "memory": "views/memory_level",
+    "efficiencies": "model/gpu_efficiency", "activity": "analysis/overlap-communication-compute-2dh-timeline",
+    "kernels": "basics/kernels", "ranges": "basics/nvtx", "range_tree": "analysis/gpu_time_by_range",
+    "nccl": "basics/nccl", "collectives": "analysis/nccl_waiting", "messages": "basics/nccl", "mpi": "basics/mpi",
+    "copies": "basics/memory_operations", "critical_path": "analysis/critical_path", "memory": "views/memory_level",
     "gpu_metrics": "hwcounters/sm_active",
-}
+}  # fmt: skip
 """Preset that shows the quantities of a table, by its key."""
 _ON_HOSTS = {"model/gpu_efficiency": "model/host_efficiency", "basics/nccl": "basics/mpi"}
 """The preset that shows the same for runs without GPUs."""
@@ -343,7 +318,10 @@ def draw_waterfall(pair: Pair, *, shows_all: bool) -> Table:
     columns = [grid.columns[0], Column(axis), *grid.columns[1:], Column("beyond noise")]
     waterfall = Grid(caption=drop_quotes(grid.caption), columns=columns, rows=rows, footer=[last])
     grey = get_cell_css("")
-    legend = [Swatch(grey, f"{labels[1]} takes longer (+)"), Swatch(stripe(grey), f"{labels[1]} takes less (-)")]
+    legend = [
+        charts.Swatch(grey, f"{labels[1]} takes longer (+)"),
+        charts.Swatch(stripe(grey), f"{labels[1]} takes less (-)"),
+    ]
     return replace(show_grid(waterfall, len(rows)), legend=legend)
 
 

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from nsys2prv_ng.html.blocks import Line, Section
 from nsys2prv_ng.html.page import render_page
-from nsys2prv_ng.html.summary_sections import contents, links, over_time, waits
+from nsys2prv_ng.html.summary_sections import between_ranks, contents, over_time
 from nsys2prv_ng.summary.answer.answer import answer
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_time, join_first
 
 _SECTIONS = {
-    "efficiency": "efficiency",
-    "waits.pipeline": "pipeline",
-    "waits.links": "links",
-    "waits": "waits",
-    "what_if": "what-if",
-    "critical_path": "critical-path",
-    "steps": "pace",
-    "start_up": "pace",
-    "slow_steps": "step",
-    "gpus": "gaps",
-    "kernels": "kernels",
-    "slow_modes": "kernels",
-    "memory": "memory",
-    "mfu": "kernels",
-    "memory_operations": "operations",
-    "skipped": "quality",
-}
+    "efficiency": "efficiency", "waits.pipeline": "pipeline", "waits.links": "links", "waits": "waits",
+    "what_if": "what-if", "critical_path": "critical-path", "steps": "pace", "start_up": "pace", "slow_steps": "step",
+    "gpus": "gaps", "kernels": "kernels", "slow_modes": "kernels", "memory": "memory", "mfu": "kernels",
+    "memory_operations": "operations", "skipped": "quality",
+}  # fmt: skip
 """The section with the numbers of a statement, by the key of its evidence."""
 _MOST_PROGRAMS = 3
 
@@ -54,14 +42,14 @@ def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
         contents.make_path_section(summary, pictures),
         contents.make_what_if_section(summary.what_if),
         contents.make_efficiency_section(summary, pictures),
-        waits.make_wait_section(summary),
-        links.make_pipeline_section(summary),
-        waits.make_gap_section(summary, pictures),
+        between_ranks.make_wait_section(summary),
+        between_ranks.make_pipeline_section(summary),
+        between_ranks.make_gap_section(summary, pictures),
         contents.make_kernel_section(summary, pictures),
         contents.make_range_section(summary),
         contents.make_operation_section(summary),
-        waits.make_bandwidth_section(summary),
-        links.make_link_section(summary),
+        between_ranks.make_bandwidth_section(summary),
+        between_ranks.make_link_section(summary),
         over_time.make_memory_section(summary, pictures),
         contents.make_quality_section(summary, pictures),
     ]

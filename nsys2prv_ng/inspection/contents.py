@@ -136,9 +136,8 @@ def _count_and_place(database: Database, strings: Strings, rows: EventRows, plac
         return 0
     columns = [*rows.process_columns, *([rows.device] if rows.device else []), *(["textId"] if ids is not None else [])]
     # Missing columns are not an error here: if a source requires them, they are reported as obstacles.
-    blocks = database.read_by_block(
-        Table(rows.table, (), dict.fromkeys(columns, NULL)), "", lambda block: _read_block(block, rows, ids)
-    )
+    table = Table(rows.table, (), dict.fromkeys(columns, NULL))
+    blocks = database.read_by_block(table, "", lambda block: _read_block(block, rows, ids))
     pairs = sorted({pair for _, block_pairs in blocks for pair in block_pairs})
     _register_places(rows, np.array(pairs, np.int64).reshape(-1, 2), places)
     return database.count_rows(rows.table) if ids is None else sum(count for count, _ in blocks)
@@ -223,20 +222,13 @@ def _find_untranslated_generic(database: Database, metadata: Metadata, strings: 
 
 def _find_obstacles(database: Database, schema_version: str) -> list[Obstacle]:
     """Return one obstacle per table that lacks columns which sources require."""
-    lacking = [
-        (table.name, column, source.name)
-        for source in SOURCES + DERIVED
-        for table in source.tables
-        for column in database.list_missing(table)
-    ]
+    tables = [(table, source.name) for source in SOURCES + DERIVED for table in source.tables]
+    lacking = [(table.name, column, source) for table, source in tables for column in database.list_missing(table)]
     obstacles = []
     for table in dict.fromkeys(table for table, *_ in lacking):
         missing, sources = (tuple(dict.fromkeys(row[i] for row in lacking if row[0] == table)) for i in (1, 2))
-        why = (
-            f"table {table} has no column {', '.join(missing)} (schema version {schema_version});"
-            " export the report again with another version of nsys, or translate without the sources"
-            f" {', '.join(sources)}"
-        )
+        why = f"table {table} has no column {', '.join(missing)} (schema version {schema_version}); export the report"
+        why += f" again with another version of nsys, or translate without the sources {', '.join(sources)}"
         obstacles.append(Obstacle(sources, why))
     return obstacles
 

@@ -123,12 +123,10 @@ def _make_report(
     task_of_process: dict[int, int] = {}
     for place, row in zip(places.all, rows, strict=True):
         task_of_process.setdefault(place.process, int(tree.task_of_row[row]))  # type: ignore[union-attr]
-    tasks = [
-        InspectedTask(
-            tree.model.tasks[task].name, process & PID_MASK, metadata.get_process_name(process), tree.ranks[task]
-        )
-        for process, task in sorted(task_of_process.items(), key=lambda item: (item[1], item[0]))
-    ]
+    tasks = []
+    for process, task in sorted(task_of_process.items(), key=lambda item: (item[1], item[0])):
+        name, process_name = tree.model.tasks[task].name, metadata.get_process_name(process)
+        tasks.append(InspectedTask(name, process & PID_MASK, process_name, tree.ranks[task]))
     used = {metadata.gpu(place.process, place.device).number for place in places.all if isinstance(place, Stream)}
     gpus = [metadata.gpus.get(number) or Gpu(number, "", "") for number in sorted(metadata.gpus.keys() | used)]
     return InspectedReport(

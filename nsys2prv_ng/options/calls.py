@@ -9,40 +9,14 @@ from typing import Annotated, Literal
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.options.kinds import (
-    ALIGNMENTS,
-    Amount,
-    Duration,
-    File,
-    Files,
-    Flag,
-    Integer,
-    JobTime,
-    MinDurations,
-    Names,
-    Numbers,
-    Option,
-    OptionalInteger,
-    Page,
-    SavedSummary,
-    Steps,
-    Text,
-    WordOrFile,
-    Words,
-    at_least,
-    complete_min_duration,
-    complete_sources,
-    one_of,
-    parse_flops,
-    parse_size,
-    parse_tflops,
-)
+from nsys2prv_ng.options import kinds
+from nsys2prv_ng.options.kinds import Option
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.source_names import GPU_METRICS, NCCL, NVTX
 from nsys2prv_ng.text.formatting import format_duration
 from nsys2prv_ng.translation.defaults import SHORTEST_LINE_NS
 
-PARAVER_MEMORY: Integer = Option(
+PARAVER_MEMORY: kinds.Integer = Option(
     "Warn if Paraver needs more memory than this to load the trace (K, M, G, T), and print what helps. 0 never warns.",
     "1G",
     keyword_help="Warn if Paraver needs more memory than this to load the trace, in bytes. 0 never warns.",
@@ -71,7 +45,7 @@ class CallOptions:
 class ReadingOptions(CallOptions):
     """Options of calls that read reports or a trace: how much of the machine they use."""
 
-    jobs: Annotated[OptionalInteger, at_least(1)] = Option(
+    jobs: Annotated[kinds.OptionalInteger, kinds.at_least(1)] = Option(
         "Number of cores to use.", metavar="N", short="-j", shown="all"
     )
 
@@ -80,14 +54,14 @@ class ReadingOptions(CallOptions):
 class JobOptions(ReadingOptions):
     """Options of calls on a job: how its reports are read and aligned in time."""
 
-    align: WordOrFile = Option(
+    align: kinds.WordOrFile = Option(
         "How to align node clocks: by UTC, by the ends of collectives and messages, by a file that --align-report"
         " wrote, or not at all. auto uses the ends of collectives if they are more accurate than UTC.",
         "auto",
-        keyword_help=f"{ALIGNMENTS}.",
+        keyword_help=f"{kinds.ALIGNMENTS}.",
         metavar="auto|utc|collectives|none|FILE",
     )
-    time: JobTime = Option(
+    time: kinds.JobTime = Option(
         "Only this time, from the start of the trace, in ns, us, ms or s: 1.5s:2s, :800ms or 2s:. gpu is the time"
         " from the first to the last operation of any selected GPU. summary and compare cover the steps after the"
         " warm-up by default, and all time with a colon alone.",
@@ -97,45 +71,47 @@ class JobOptions(ReadingOptions):
         shown="all",
     )
     # Without NVTX ranges, other steps may be found.
-    steps: Steps = Option(
+    steps: kinds.Steps = Option(
         "Only these steps of the program, by number. A step ends when its last GPU operation ends.",
         keyword_help="Only these steps of the program: (first, last), both included; None is no limit.",
         metavar="FIRST:LAST",
         shown="all",
         source=NVTX,
     )
-    skip_warmup: Flag = Option("Skip warm-up steps: the first step, and slow steps right after it.", False, source=NVTX)
-    step: Text = Option(
+    skip_warmup: kinds.Flag = Option(
+        "Skip warm-up steps: the first step, and slow steps right after it.", False, source=NVTX
+    )
+    step: kinds.Text = Option(
         "Text of the NVTX ranges that are the steps of the program, without their number.",
         "",
         metavar="TEXT",
         shown="the numbered ranges that cover most time, or repeating kernels if there are none",
         source=NVTX,
     )
-    nvtx_range: Text = Option(
+    nvtx_range: kinds.Text = Option(
         "Only while an NVTX range with this text is open on any rank (wildcards: * and ?).",
         "",
         metavar="TEXT",
         source=NVTX,
     )
-    ranks: Numbers = Option("Only these ranks.", metavar="0-3,8", shown="all")
-    memory: Annotated[OptionalInteger, parse_size] = Option(
+    ranks: kinds.Numbers = Option("Only these ranks.", metavar="0-3,8", shown="all")
+    memory: Annotated[kinds.OptionalInteger, kinds.parse_size] = Option(
         "Memory for events (K, M, G, T). Events beyond it are spilled to a file.",
         keyword_help="Memory for events in bytes. Events beyond it are spilled to a file.",
         metavar="2G",
         shown="a quarter of the memory of the machine or job",
     )
-    tmp: File = Option(
+    tmp: kinds.File = Option(
         "Folder for spilled events, and for exports if their own folder has no file locks.",
         metavar="FOLDER",
         shown="the folder of the trace, else the current folder, or TMPDIR if that is read-only",
     )
-    strict: Flag = Option("Stop with an error if a report cannot be read, instead of skipping the report.", False)
-    several_jobs: Flag = Option(
+    strict: kinds.Flag = Option("Stop with an error if a report cannot be read, instead of skipping the report.", False)
+    several_jobs: kinds.Flag = Option(
         "Accept reports that look like different jobs: they share no time, or several processes have the same rank.",
         False,
     )
-    dask: Text = Option(
+    dask: kinds.Text = Option(
         "Work on a Dask cluster: the address of its scheduler, the scheduler file, or slurm for N jobs (--jobs) of"
         " dask-jobqueue. The workers must share the folders of the reports and the trace.",
         "",
@@ -149,15 +125,15 @@ class JobOptions(ReadingOptions):
 class SummaryOptions(JobOptions):
     """Options of a summary."""
 
-    html: Page = Option("Also write a self-contained HTML report with charts.", metavar="FILE.html")
-    save: SavedSummary = Option("Also write the numbers as JSON, for a later compare.", metavar="FILE.json")
-    flops_per_step: Annotated[Amount, parse_flops] = Option(
+    html: kinds.Page = Option("Also write a self-contained HTML report with charts.", metavar="FILE.html")
+    save: kinds.SavedSummary = Option("Also write the numbers as JSON, for a later compare.", metavar="FILE.json")
+    flops_per_step: Annotated[kinds.Amount, kinds.parse_flops] = Option(
         "Floating-point operations of a step of the whole job, over all ranks (G, T, P, E), for its MFU.",
         keyword_help="Floating-point operations of a step of the whole job, over all ranks, for its MFU.",
         metavar="6.2T",
         shown="at least what NVTX ranges with shapes show",
     )
-    peak_tflops: Annotated[Amount, parse_tflops] = Option(
+    peak_tflops: Annotated[kinds.Amount, kinds.parse_tflops] = Option(
         "Dense peak of one GPU in TFLOP/s, for the MFU.",
         metavar="989",
         shown="the published peak of the GPU for the number type of its kernels",
@@ -173,7 +149,7 @@ class SummaryOptions(JobOptions):
 class PredictionOptions(JobOptions):
     """Options of the command that predicts what changes save."""
 
-    change: Words = Option(
+    change: kinds.Words = Option(
         "What to change, like \"range 'data loading' = 0\" or 'network = ideal'. Repeat it for further predictions."
         " Write 'and' between changes that are made together.",
         metavar="TEXT",
@@ -181,21 +157,21 @@ class PredictionOptions(JobOptions):
         shown="the changes that are likely to save most",
         repeats=True,
     )
-    force: Flag = Option("Replace an existing trace.", False)
+    force: kinds.Flag = Option("Replace an existing trace.", False)
 
 
 @dataclass(kw_only=True)
 class WhatIfOptions(PredictionOptions):
     """Options of a what-if analysis."""
 
-    output: File = Option("Also write the predicted trace of the only change.", metavar="OUT.prv")
+    output: kinds.File = Option("Also write the predicted trace of the only change.", metavar="OUT.prv")
 
 
 @dataclass(kw_only=True)
 class CompareOptions(JobOptions):
     """Options of a comparison. Each run is summed up over its steps without warm-up, if it has steps."""
 
-    labels: Words = Option(
+    labels: kinds.Words = Option(
         "Name of a run. Repeat it for each run, in their order.",
         metavar="NAME",
         flag="--label",
@@ -203,55 +179,55 @@ class CompareOptions(JobOptions):
         shown="what differs in the names of the report files",
         repeats=True,
     )
-    scaling: Annotated[Option[str | None, str | None], one_of("strong", "weak")] = Option(
+    scaling: Annotated[Option[str | None, str | None], kinds.one_of("strong", "weak")] = Option(
         "How the work of runs of different sizes scales: the same work in total (strong), or per GPU (weak).",
         metavar="strong|weak",
         shown="detected from the work in the reports",
     )
-    html: Page = Option("Also write a self-contained HTML report with charts.", metavar="FILE.html")
+    html: kinds.Page = Option("Also write a self-contained HTML report with charts.", metavar="FILE.html")
 
 
 @dataclass(kw_only=True)
 class InspectOptions(ReadingOptions):
     """Options of an inspection."""
 
-    paraver_memory: Annotated[Integer, parse_size] = PARAVER_MEMORY
+    paraver_memory: Annotated[kinds.Integer, kinds.parse_size] = PARAVER_MEMORY
 
 
 @dataclass(kw_only=True)
 class EventOptions:
     """Options of calls that read events: which events to read, and how."""
 
-    sources: Names = Option(
+    sources: kinds.Names = Option(
         "Kinds of event to translate.",
         metavar="NAME,...",
         shown="all that the reports contain",
-        complete=complete_sources,
+        complete=kinds.complete_sources,
     )
-    derived: Flag = Option(
+    derived: kinds.Flag = Option(
         "Omit derived data: GPU activity, gaps, kernels in flight, waits, the critical path and steps.",
         True,
         flag="--no-derived",
         keyword_help="Add derived data: GPU activity, gaps, kernels in flight, waits, the critical path and steps.",
     )
-    nvtx_domain: Names = Option(
+    nvtx_domain: kinds.Names = Option(
         "Only these NVTX domains. `default` is the domain without a name.", metavar="NAME,...", shown="all", source=NVTX
     )
     kernel_names: Annotated[
-        Option[Literal["short", "demangled"], Literal["short", "demangled"]], one_of("short", "demangled")
+        Option[Literal["short", "demangled"], Literal["short", "demangled"]], kinds.one_of("short", "demangled")
     ] = Option("Kernel names: short, or demangled with template arguments.", "short", metavar="short|demangled")
-    metrics: Names = Option(
+    metrics: kinds.Names = Option(
         "Only GPU metrics with these names.", metavar="'SM*,DRAM*'", shown="all", source=GPU_METRICS
     )
-    metrics_changes: Flag = Option("Write a GPU metric only when its value changes.", False, source=GPU_METRICS)
-    nccl_channels: Flag = Option(
+    metrics_changes: kinds.Flag = Option("Write a GPU metric only when its value changes.", False, source=GPU_METRICS)
+    nccl_channels: kinds.Flag = Option(
         "Show NCCL's operations on the channels of GPUs and its proxies on rows of their own, if reports have the"
         " advanced NCCL trace of nsys.",
         False,
         source=NCCL,
     )
-    osrt_min: Duration = Option("Drop OS runtime calls shorter than this. 0 keeps all.", "10us", metavar="TIME")
-    stack_depth: Annotated[Integer, at_least(1)] = Option(
+    osrt_min: kinds.Duration = Option("Drop OS runtime calls shorter than this. 0 keeps all.", "10us", metavar="TIME")
+    stack_depth: Annotated[kinds.Integer, kinds.at_least(1)] = Option(
         "Number of call-stack levels to show: a sample's function and its callers, or a call's callers.", 1, metavar="N"
     )
 
@@ -260,41 +236,43 @@ class EventOptions:
 class TraceOptions:
     """Options of calls that make a trace of reports: what goes into the trace, and what is written besides."""
 
-    wait_lines: Duration = Option(
+    wait_lines: kinds.Duration = Option(
         "Draw a line from a straggler to each rank that waited at least this long for it. 0 draws all.",
         format_duration(SHORTEST_LINE_NS),
         metavar="TIME",
     )
-    align_report: File = Option("Write the offset and drift of each node's clock.", metavar="FILE.toml")
-    gpus: Numbers = Option("Only the streams of these GPUs, by their number on the node.", metavar="0,2", shown="all")
-    min_duration: MinDurations = Option(
+    align_report: kinds.File = Option("Write the offset and drift of each node's clock.", metavar="FILE.toml")
+    gpus: kinds.Numbers = Option(
+        "Only the streams of these GPUs, by their number on the node.", metavar="0,2", shown="all"
+    )
+    min_duration: kinds.MinDurations = Option(
         "Drop shorter events of this source. Repeat it for further sources.",
         metavar="SOURCE=10us",
         keyword_help="The shortest interval to keep (ns) by source.",
         repeats=True,
-        complete=complete_min_duration,
+        complete=kinds.complete_min_duration,
     )
-    fold_threads: Flag = Option(
+    fold_threads: kinds.Flag = Option(
         "Show the idle host threads of a task, which only make OS runtime or system calls, on one row, without"
         " their events.",
         False,
     )
-    overview_trace: Flag = Option(
+    overview_trace: kinds.Flag = Option(
         "Write an overview of less than 100 MB instead: states, steps, the longest waits, GPU activity and metrics,"
         " in time bins if needed.",
         False,
     )
-    labels_from: File = Option(
+    labels_from: kinds.File = Option(
         "Number names as another trace does, so that colours and histograms of both can be compared.",
         metavar="OTHER.pcf",
     )
-    paraver_memory: Annotated[Integer, parse_size] = PARAVER_MEMORY
-    force: Flag = Option("Replace an existing trace.", False)
-    stats: File = Option(
+    paraver_memory: Annotated[kinds.Integer, kinds.parse_size] = PARAVER_MEMORY
+    force: kinds.Flag = Option("Replace an existing trace.", False)
+    stats: kinds.File = Option(
         "Also write the table of events as JSON: what was read and written, and what became of the rest.",
         metavar="FILE.json",
     )
-    summary: Flag = Option(
+    summary: kinds.Flag = Option(
         "Also print what nsys2prv-ng summary prints, for the same events.",
         False,
         keyword_help="Also sum up the same events, as TranslationResult.summary.",
@@ -320,23 +298,23 @@ class ShardOptions(EventOptions, ReadingOptions):
     """Options of the call that reads reports into shards."""
 
 
+MergeStep = Literal["", "plan", "write", "join"]
+
+
 @dataclass(kw_only=True)
 class MergeOptions(TraceOptions, JobOptions):
     """Options of the call that merges shards: which trace to make, and which step of the work to do."""
 
-    only: Annotated[
-        Option[Literal["", "plan", "write", "join"], Literal["", "plan", "write", "join"]],
-        one_of("", "plan", "write", "join"),
-    ] = Option(
+    only: Annotated[Option[MergeStep, MergeStep], kinds.one_of("", "plan", "write", "join")] = Option(
         "Do one step: plan the trace, write one of its parts, or join the parts. Parts can be written in parallel.",
         "",
         metavar="plan|write|join",
         shown="all of them",
     )
-    parts: Annotated[Integer, at_least(1)] = Option(
+    parts: Annotated[kinds.Integer, kinds.at_least(1)] = Option(
         "Number of parts that the plan cuts the trace into.", 8, metavar="N"
     )
-    part: Annotated[OptionalInteger, at_least(0)] = Option(
+    part: Annotated[kinds.OptionalInteger, kinds.at_least(0)] = Option(
         "The part to write, from 0.", metavar="N", shown="SLURM_ARRAY_TASK_ID of the environment"
     )
 
@@ -345,7 +323,7 @@ class MergeOptions(TraceOptions, JobOptions):
 class CheckOptions(CallOptions):
     """Options of a check."""
 
-    cfg: Files = Option(
+    cfg: kinds.Files = Option(
         "Also check a Paraver cfg against the trace. Repeat it for further cfgs.",
         metavar="FILE.cfg",
         keyword_help="Paraver cfgs to check against the trace.",
@@ -354,13 +332,7 @@ class CheckOptions(CallOptions):
 
 
 ALL_OPTIONS = (
-    TranslateOptions,
-    ShardOptions,
-    MergeOptions,
-    SummaryOptions,
-    WhatIfOptions,
-    CompareOptions,
-    InspectOptions,
+    TranslateOptions, ShardOptions, MergeOptions, SummaryOptions, WhatIfOptions, CompareOptions, InspectOptions,
     CheckOptions,
-)
+)  # fmt: skip
 """The options of all calls."""

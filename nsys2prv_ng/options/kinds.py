@@ -95,12 +95,8 @@ class Option(Generic[Given, Kept]):
 
 def list_options(options: type[object]) -> dict[str, Option[Any, Any]]:
     """Return the options that a class and its bases declare, by name."""
-    return {
-        name: option
-        for base in reversed(options.__mro__)
-        for name, option in vars(base).items()
-        if isinstance(option, Option)
-    }
+    attributes = [attribute for base in reversed(options.__mro__) for attribute in vars(base).items()]
+    return {name: option for name, option in attributes if isinstance(option, Option)}
 
 
 def read(parse: Callable[[Any], Kept], value: Any, parameter: str) -> Kept:

@@ -7,6 +7,9 @@ without a fixed number are in `families`.
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from nsys2prv_ng import source_names
 from nsys2prv_ng.paraver import value_tables as tables
 from nsys2prv_ng.paraver.event_type import EventType
@@ -15,17 +18,12 @@ from nsys2prv_ng.paraver.event_type import EventType
 CUDA_API = EventType(63000000, "CUDA API call", source_names.CUDA_API, interval=True, names="cuda_api")
 
 # ---- device operations -----------------------------------------------------------------------------------------------
-MEMORY_OPERATION = EventType(
-    63000001, "Memory operation", source_names.MEMORY_OPERATIONS, interval=True, values=tables.MEMORY_OPERATIONS
-)
-MEMORY_BYTES = EventType(63000002, "Memory operation size", source_names.MEMORY_OPERATIONS, unit="bytes")
-MEMORY_SOURCE_KIND = EventType(
-    63000210, "Copy source memory kind", source_names.MEMORY_OPERATIONS, values=tables.MEMORY_KINDS
-)
-MEMORY_DESTINATION_KIND = EventType(
-    63000211, "Copy destination memory kind", source_names.MEMORY_OPERATIONS, values=tables.MEMORY_KINDS
-)
-MIGRATION_CAUSE = EventType(63000212, "Migration cause", source_names.MEMORY_OPERATIONS, values=tables.MIGRATION_CAUSES)
+_MEMORY = source_names.MEMORY_OPERATIONS
+MEMORY_OPERATION = EventType(63000001, "Memory operation", _MEMORY, interval=True, values=tables.MEMORY_OPERATIONS)
+MEMORY_BYTES = EventType(63000002, "Memory operation size", _MEMORY, unit="bytes")
+MEMORY_SOURCE_KIND = EventType(63000210, "Copy source memory kind", _MEMORY, values=tables.MEMORY_KINDS)
+MEMORY_DESTINATION_KIND = EventType(63000211, "Copy destination memory kind", _MEMORY, values=tables.MEMORY_KINDS)
+MIGRATION_CAUSE = EventType(63000212, "Migration cause", _MEMORY, values=tables.MIGRATION_CAUSES)
 
 KERNEL = EventType(63000006, "CUDA kernel", source_names.KERNELS, interval=True, names="kernels")
 NCCL_KERNEL = EventType(63000007, "NCCL kernel", source_names.KERNELS, interval=True, names="nccl_kernels")
@@ -49,9 +47,7 @@ QUEUE_DELAY = EventType(63000404, "Kernel queue delay", source_names.DEVICE_ACTI
 
 # ---- waits: derived over all ranks -----------------------------------------------------------------------------------
 WAITING_PART, MOVING_PART = 1, 2
-OPERATION_PART = EventType(
-    63000410, "Communication phase", "waits", interval=True, values={WAITING_PART: "Wait", MOVING_PART: "Transfer"}
-)
+OPERATION_PART = EventType(63000410, "Communication phase", "waits", interval=True, values={1: "Wait", 2: "Transfer"})
 """Within an NCCL kernel or an MPI call."""
 WAITED_FOR = EventType(63000411, "Straggler", "waits", interval=True)
 """The value is the number of the task; labels are the names of the tasks in the trace."""
@@ -165,33 +161,27 @@ VIDEO_DECODER_CALL = EventType(63000261, "Video decoder call", source_names.VIDE
 VIDEO_JPEG_CALL = EventType(63000262, "JPEG call", source_names.VIDEO, interval=True, names="video_jpeg")
 VIDEO_ENGINE = EventType(63000263, "Video engine", source_names.VIDEO)
 VIDEO_LANES = 8
+_VIDEO_WORK = partial(EventType, source=source_names.VIDEO, interval=True, values=tables.VIDEO_CODECS)
 VIDEO_WORK = {
-    (i, lane): EventType(
-        63000510 + 10 * i + lane,
-        f"{name}, lane {lane + 1}",
-        source_names.VIDEO,
-        interval=True,
-        values=tables.VIDEO_CODECS,
-    )
+    (i, lane): _VIDEO_WORK(63000510 + 10 * i + lane, f"{name}, lane {lane + 1}")
     for i, name in tables.VIDEO_ENGINES.items()
     for lane in range(VIDEO_LANES)
 }
 """Types by nsys's number of the kind of engine, and by lane."""
 
+
 # ---- OpenACC: nsys2prv's numbers, of CUPTI's activities other, data and launch; values are CUPTI's kinds of event ----
-_OPENACC = ("other", "data", "launch")
-OPENACC = tuple(
-    EventType(66000000 + i, f"OpenACC {what}", source_names.OPENACC, interval=True, values=tables.OPENACC_KINDS)
-    for i, what in enumerate(_OPENACC)
-)
-OPENACC_SOURCE = tuple(
-    EventType(66100000 + i, f"OpenACC {what}: source line", source_names.OPENACC, interval=True, names="openacc_lines")
-    for i, what in enumerate(_OPENACC)
-)
-OPENACC_FUNCTION = tuple(
-    EventType(66200000 + i, f"OpenACC {what}: function", source_names.OPENACC, interval=True, names="openacc_functions")
-    for i, what in enumerate(_OPENACC)
-)
+def _make_openacc(first: int, what: str = "", **properties: Any) -> tuple[EventType, ...]:
+    labels = [f"OpenACC {kind}{what}" for kind in ("other", "data", "launch")]
+    return tuple(
+        EventType(number, label, source_names.OPENACC, interval=True, **properties)
+        for number, label in enumerate(labels, first)
+    )
+
+
+OPENACC = _make_openacc(66000000, values=tables.OPENACC_KINDS)
+OPENACC_SOURCE = _make_openacc(66100000, ": source line", names="openacc_lines")
+OPENACC_FUNCTION = _make_openacc(66200000, ": function", names="openacc_functions")
 OPENACC_BYTES = EventType(66300001, "OpenACC data size", source_names.OPENACC, unit="bytes")
 OPENACC_VARIABLE = EventType(66300002, "OpenACC variable", source_names.OPENACC, names="openacc_variables")
 OPENACC_KERNEL = EventType(66300003, "OpenACC kernel launched", source_names.OPENACC, names="openacc_kernels")
@@ -260,10 +250,8 @@ STACK_LEVELS = 100
 
 
 def _make_levels(first: int, label: str, source: str, names: str) -> tuple[EventType, ...]:
-    deeper = (
-        EventType(first + depth, f"{label} (depth {depth})", source, names=names) for depth in range(1, STACK_LEVELS)
-    )
-    return EventType(first, label, source, names=names), *deeper
+    labels = [label, *(f"{label} (depth {depth})" for depth in range(1, STACK_LEVELS))]
+    return tuple(EventType(number, text, source, names=names) for number, text in enumerate(labels, first))
 
 
 SAMPLED_FUNCTIONS = _make_levels(30000000, "Sampled functions", source_names.CPU_SAMPLES, "functions")

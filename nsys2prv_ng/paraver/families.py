@@ -10,6 +10,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
+from itertools import chain, count
 from typing import Any
 
 from nsys2prv_ng import source_names
@@ -85,8 +86,7 @@ def _hash_name(name: str, numbers: range) -> int:
 
 def _find_free_number(offset: int, numbers: range, taken: Collection[int]) -> int:
     """Return the first free number, starting at an offset."""
-    for i in range(len(numbers)):
-        number = numbers[(offset + i) % len(numbers)]
+    for number in chain(numbers[offset:], numbers[:offset]):
         if number not in taken:
             return number
     raise TranslationError(f"more than {len(numbers):,} metrics have no number of their own: choose fewer sources")
@@ -120,15 +120,8 @@ def make_node_metric(source: str, name: str, unit: str = "", *, counter_id: int 
     """Return the type of a metric of a node's part, by nsys's name and unit; `counter_id`: the id of a raw CPU
     counter."""
     name, unit = to_one_line(name), to_one_line(unit) if unit.strip() else ""
-    return EventType(
-        counter_id,
-        name,
-        source,
-        unit=unit,
-        precision=REAL_PRECISION if real else 0,
-        family=NODE_METRICS,
-        member="\t".join((source, name, unit, "real" if real else "")),
-    )
+    precision, member = REAL_PRECISION if real else 0, "\t".join((source, name, unit, "real" if real else ""))
+    return EventType(counter_id, name, source, unit=unit, precision=precision, family=NODE_METRICS, member=member)
 
 
 # ---- NVTX: a block of 100 numbers for each domain -------------------------------------------------------------------
@@ -166,9 +159,8 @@ def make_nvtx_lane(domain: str, lane: int) -> EventType:
 
     Such ranges need not nest; the ranges of one lane do not overlap.
     """
-    return _make_nvtx_type(
-        domain, _FIRST_LANE + lane, f"start/end range, lane {lane + 1}", interval=True, names=f"nvtx {domain}"
-    )
+    kind = f"start/end range, lane {lane + 1}"
+    return _make_nvtx_type(domain, _FIRST_LANE + lane, kind, interval=True, names=f"nvtx {domain}")
 
 
 def is_push_pop(event_type: EventType) -> bool:
@@ -227,14 +219,8 @@ def make_nvtx_on_gpu(domain: str, lane: int) -> EventType:
     Push/pop ranges of one host thread nest. Other lanes have ranges of another thread, start/end ranges, and ranges
     that overlap on the device without nesting.
     """
-    return _make_nvtx_type(
-        domain,
-        20 + lane,
-        f"range on GPU, lane {lane + 1}",
-        interval=True,
-        names=f"nvtx {domain}",
-        source=source_names.NVTX_ON_GPU,
-    )
+    kind = f"range on GPU, lane {lane + 1}"
+    return _make_nvtx_type(domain, 20 + lane, kind, source_names.NVTX_ON_GPU, interval=True, names=f"nvtx {domain}")
 
 
 def assign_nvtx_bases(domains: Iterable[str], known: Mapping[str, int] | None = None) -> dict[str, int]:
@@ -245,27 +231,16 @@ def assign_nvtx_bases(domains: Iterable[str], known: Mapping[str, int] | None = 
     """
     bases = {**(known or {}), **NVTX_RESERVED}
     taken = set(bases.values())
-    number = NVTX_FIRST_NAMED
-    wanted = sorted(set(domains))
-    for domain in wanted:
-        if domain not in bases:
-            while number in taken:
-                number += NVTX_BLOCK
-            bases[domain] = number
-            taken.add(number)
-    return {domain: bases[domain] for domain in wanted}
+    free = (number for number in count(NVTX_FIRST_NAMED, NVTX_BLOCK) if number not in taken)
+    return {domain: bases[domain] if domain in bases else next(free) for domain in sorted(set(domains))}
 
 
 def _number_nvtx(types: Iterable[EventType], known: Mapping[str, int]) -> dict[EventType, int]:
     """Number NVTX types. A type's `number` is its offset in its domain's block."""
     types = list(types)
-    known_bases = {
-        event_type.member: known[event_type.title] - event_type.number
-        for event_type in types
-        if event_type.title in known
-    }
-    bases = assign_nvtx_bases((event_type.member for event_type in types), known_bases)
-    return {event_type: bases[event_type.member] + event_type.number for event_type in types}
+    known_bases = {t.member: known[t.title] - t.number for t in types if t.title in known}
+    bases = assign_nvtx_bases((t.member for t in types), known_bases)
+    return {t: bases[t.member] + t.number for t in types}
 
 
 FAMILIES: dict[str, Callable[[Iterable[EventType], Mapping[str, int]], dict[EventType, int]]] = {

@@ -1,14 +1,18 @@
-"""Numbers the event types and names of reports for the trace.
+"""Numbers the event types and names of reports for the trace, and writes its .pcf.
 
 A report is read before the names of the other reports are known. So its records carry handles (dense ids of event
 types) and local ids of names. `Numbering` gives the final numbers once every report has been read. Names get ids from 1
 in sorted order over all reports, independent of the order of reports and events. A new trace can keep the numbers of
 another one, so that one histogram can compare both.
+
+BSC's BasicAnalysis recognises a trace of nsys reports if no line of its .pcf is exactly `STATES` and the text contains
+`NCCL kernel` or `CUDA memcpy kernel`. So a blank precedes STATES, which Paraver trims (since 4.10.3), and every .pcf
+declares the type of NCCL kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import count, pairwise
 from pathlib import Path
@@ -20,6 +24,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.paraver.event_types import NCCL_KERNEL, STATES
 from nsys2prv_ng.paraver.families import FAMILIES
 from nsys2prv_ng.paraver.read.label_files import read_pcf
 from nsys2prv_ng.paraver.read.problems import Findings
@@ -114,10 +119,8 @@ class Numbering:
         for space in sorted({space for part in labels for space in part.names}):
             names = sorted({name for part in labels for name in part.names.get(space, {})})
             given = (assigned or {}).get(space)
-            if given is not None:
-                self.values[space] = {name: given[name] for name in names}
-            else:
-                self.values[space] = _dense_values(names, self._find_kept_values(space, kept))
+            dense = _dense_values(names, self._find_kept_values(space, kept)) if given is None else given
+            self.values[space] = {name: dense[name] for name in names}
 
     def _find_kept_values(self, space: str, kept: KeptLabels) -> Mapping[str, int]:
         """Return the values of a namespace in the other trace, by label."""
@@ -178,3 +181,80 @@ def read_kept_labels(path: Path) -> KeptLabels:
         if declared.values
     }
     return KeptLabels(types, values)
+
+
+# ---- the .pcf --------------------------------------------------------------------------------------------------------
+
+ALWAYS_DECLARED = (NCCL_KERNEL,)
+"""Event types that a .pcf declares even if the trace has no such event; then they have no VALUES."""
+
+
+def format_pcf(numbering: Numbering, shown: Collection[int] | None = None) -> str:
+    """Return the whole .pcf. Types that share a namespace form one block, so that their values are written once.
+
+    `shown`: numbers of the types in the trace, if these are not all. Their lines do not depend on the other types.
+    """
+    return "\n".join(_list_lines(numbering, shown)) + "\n"
+
+
+def _list_lines(numbering: Numbering, shown: Collection[int] | None) -> Iterator[str]:
+    yield " STATES"
+    yield from (f"{state} {label}" for state, (label, _) in STATES.items())
+    yield from ("", "STATES_COLOR")
+    yield from (f"{state} {{{red},{green},{blue}}}" for state, (_, (red, green, blue)) in STATES.items())
+    types = _declared_types(numbering)
+    titles = _make_titles(types)
+    used = set(numbering.types)
+    if shown is not None:
+        used = {event_type for event_type in used if numbering.number(event_type) in shown}
+        types = [event_type for event_type in types if event_type in used or event_type in ALWAYS_DECLARED]
+    for block in _group_blocks(types):
+        yield from ("", "EVENT_TYPE")
+        yield from (f"0 {numbering.number(event_type)} {titles[event_type]}" for event_type in block)
+        first = block[0]
+        if first.precision:
+            yield f"PRECISION {first.precision}"
+        values = _label_values(first, numbering) if first in used else {}
+        if values:
+            yield "VALUES"
+            yield from (f"{value} {to_one_line(label)}" for value, label in values.items())
+
+
+def _declared_types(numbering: Numbering) -> list[EventType]:
+    """Return the types of the trace and the types that are always declared, in the order of their numbers.
+
+    A number that `--labels-from` gave to another type stays with that type.
+    """
+    used = {numbering.number(event_type) for event_type in numbering.types}
+    absent = [event_type for event_type in ALWAYS_DECLARED if event_type.number not in used]
+    return sorted([*numbering.types, *absent], key=numbering.number)
+
+
+def _make_titles(types: Sequence[EventType]) -> dict[EventType, str]:
+    """Return a unique line for each type, because names may differ only in characters that a line cannot show."""
+    titles: dict[str, EventType] = {}
+    for event_type in types:
+        title = plain = to_one_line(event_type.title)
+        number = 1
+        while title in titles:
+            number += 1
+            title = f"{plain} ({number})"
+        titles[title] = event_type
+    return {event_type: title for title, event_type in titles.items()}
+
+
+def _group_blocks(types: list[EventType]) -> list[list[EventType]]:
+    """Group types, in the order of their numbers, by shared names and by whether they are intervals."""
+    blocks: dict[object, list[EventType]] = {}
+    for event_type in types:
+        shared = (event_type.names, event_type.interval) if event_type.names else event_type
+        blocks.setdefault(shared, []).append(event_type)
+    return list(blocks.values())
+
+
+def _label_values(event_type: EventType, numbering: Numbering) -> dict[int, str]:
+    """Return the labels of a type's values: 0 for an interval, fixed values, then names."""
+    values = {0: "End"} if event_type.interval else {}
+    values.update(event_type.values or {})
+    values.update(sorted(numbering.values.get(event_type.names, {}).values()))
+    return values

@@ -14,8 +14,8 @@ from dataclasses import astuple
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
-from nsys2prv_ng import source_names
 from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.source_names import CPU_SAMPLES, CUDA_SYNC, GPU_METRICS, LAUNCH_LINES, OS_RUNTIME, SCHEDULING
 from nsys2prv_ng.text.formatting import format_time, format_window
 
 if TYPE_CHECKING:  # it imports libraries that an estimate does not need
@@ -33,14 +33,7 @@ WXPARAVER_ASKS = (
     " Preferences > Maximum loadable trace size"
 )
 
-DETAILS = (
-    source_names.LAUNCH_LINES,
-    source_names.GPU_METRICS,
-    source_names.CUDA_SYNC,
-    source_names.OS_RUNTIME,
-    source_names.SCHEDULING,
-    source_names.CPU_SAMPLES,
-)
+DETAILS = (LAUNCH_LINES, GPU_METRICS, CUDA_SYNC, OS_RUNTIME, SCHEDULING, CPU_SAMPLES)
 """Sources that can be omitted: without them, a trace still shows what the GPUs do and which ranks wait."""
 OVERVIEW_BYTES = 100_000_000
 """Size of the largest overview."""
@@ -85,12 +78,8 @@ class LoadCost:
     @property
     def text_bytes(self) -> int:
         """Bytes of the .prv by the usual lengths of lines, for traces that are not yet written."""
-        return round(
-            self.states * _STATE_TEXT
-            + self.events * _EVENT_TEXT
-            + self.pairs * _PAIR_TEXT
-            + self.communications * _COMMUNICATION_TEXT
-        )
+        size = self.states * _STATE_TEXT + self.events * _EVENT_TEXT + self.pairs * _PAIR_TEXT
+        return round(size + self.communications * _COMMUNICATION_TEXT)
 
 
 def measure_load(runs: Iterable[Run]) -> LoadCost:
@@ -167,7 +156,7 @@ def find_remedies(
     savings = sorted(((details[name].record_memory, name) for name in DETAILS if name in details), reverse=True)
     for saved, name in savings:
         if saved >= _USEFUL * load.record_memory:
-            each = ", each of which needs as much as nine pairs of events" if name == source_names.LAUNCH_LINES else ""
+            each = ", each of which needs as much as nine pairs of events" if name == LAUNCH_LINES else ""
             words = f"without {name}{each}: {format_memory(load.memory - saved)} instead of"
             words += f" {format_memory(load.memory).removeprefix('about ')}"
             remedies.append(Remedy(words, "sources", ",".join(source for source in details if source != name)))

@@ -110,9 +110,8 @@ def format_row(model: TraceModel, application: str) -> str:
         "NODE": list(map(_format_object_name, model.nodes)),
         "CPU": [f"{n}.{cpu} {thread}" for n, on in enumerate(threads_of_node, 1) for cpu, thread in enumerate(on, 1)],
     }
-    return "\n".join(
-        f"LEVEL {level} SIZE {len(names)}\n" + "".join(f"{name}\n" for name in names) for level, names in levels.items()
-    )
+    sections = ((f"LEVEL {level} SIZE {len(names)}", *names, "") for level, names in levels.items())
+    return "\n".join(line for section in sections for line in section)
 
 
 def _format_object_name(name: str) -> str:

@@ -48,17 +48,10 @@ WAITING = shade(SYNCHRONISATION, -1)
 """Rust. Readers who cannot see green distinguish vermillion less well from the orange of communication."""
 
 GPU_ACTIVITIES = {
-    "compute": COMPUTE,
-    "compute_over_moving": OVERLAP,
-    "moving": COMMUNICATION,
-    "waiting": WAITING,
-    "waiting_hidden": shade(COMPUTE, 3),
-    "memory": MEMORY,
-    "idle": IDLE,
-    "not_split": shade(COMMUNICATION, 3),
-    "compute_over_not_split": shade(OVERLAP, -2),
-    "whole_graph": WHOLE_GRAPH,
-}
+    "compute": COMPUTE, "compute_over_moving": OVERLAP, "moving": COMMUNICATION, "waiting": WAITING,
+    "waiting_hidden": shade(COMPUTE, 3), "memory": MEMORY, "idle": IDLE, "not_split": shade(COMMUNICATION, 3),
+    "compute_over_not_split": shade(OVERLAP, -2), "whole_graph": WHOLE_GRAPH,
+}  # fmt: skip
 """Colours of what a GPU does, in the order of the values of types.GPU_WAITS."""
 
 ACTIVITIES: Mapping[str, Colour] = GPU_ACTIVITIES | {
@@ -71,21 +64,11 @@ ACTIVITIES: Mapping[str, Colour] = GPU_ACTIVITIES | {
 """Colours of activities in the pictures of a page: of GPUs, or of main threads if there are no GPUs."""
 
 PATH_KINDS = {
-    0: NOTHING,
-    types.PATH_COMPUTE: COMPUTE,
-    types.PATH_GRAPH: WHOLE_GRAPH,
-    types.PATH_MOVING: COMMUNICATION,
-    types.PATH_NOT_SPLIT: shade(COMMUNICATION, 3),
-    types.PATH_MEMORY: MEMORY,
-    types.PATH_LAUNCH: shade(HOST_API, 2),
-    types.PATH_GAP: IDLE,
-    types.PATH_CUDA_CALL: HOST_API,
-    types.PATH_SYSTEM_CALL: shade(OPERATING_SYSTEM, -2),
-    types.PATH_HOST: GREEN,
-    types.PATH_MPI: MPI,
-    types.PATH_OUTSIDE: WAITING,
-    types.PATH_UNKNOWN: shade(GREY, -3),
-}
+    0: NOTHING, types.PATH_COMPUTE: COMPUTE, types.PATH_GRAPH: WHOLE_GRAPH, types.PATH_MOVING: COMMUNICATION,
+    types.PATH_NOT_SPLIT: shade(COMMUNICATION, 3), types.PATH_MEMORY: MEMORY, types.PATH_LAUNCH: shade(HOST_API, 2),
+    types.PATH_GAP: IDLE, types.PATH_CUDA_CALL: HOST_API, types.PATH_SYSTEM_CALL: shade(OPERATING_SYSTEM, -2),
+    types.PATH_HOST: GREEN, types.PATH_MPI: MPI, types.PATH_OUTSIDE: WAITING, types.PATH_UNKNOWN: shade(GREY, -3),
+}  # fmt: skip
 """Colours of the critical path: the colours of its activities. Green is host code, because the path never overlaps.
 
 With any colour vision, two kinds differ by at least 13 in CIE Lab, except MPI and communication that is not split.

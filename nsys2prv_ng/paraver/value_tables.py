@@ -117,25 +117,24 @@ VIDEO_CODECS = {
 
 
 _EXTRAE = """
-    Send Recv Isend Irecv Wait Waitall Bcast Barrier Reduce Allreduce Alltoall Alltoallv Gather Gatherv Scatter
-    Scatterv Allgather Allgatherv Comm_rank Comm_size Comm_create Comm_dup Comm_split Comm_group Comm_free
-    Comm_remote_group Comm_remote_size Comm_test_inter Comm_compare Scan Init Finalize Bsend Ssend Rsend Ibsend
-    Issend Irsend Test Cancel Sendrecv Sendrecv_replace Cart_create Cart_shift Cart_coords Cart_get Cart_map
-    Cart_rank Cart_sub Cartdim_get Dims_create Graph_get Graph_map Graph_create Graph_neighbors Graphdims_get
-    Graph_neighbors_count Topo_test Waitany Waitsome Probe Iprobe Win_create Win_free Put Get Accumulate Win_fence
-    Win_start Win_complete Win_post Win_wait Win_test Win_lock Win_unlock Pack Unpack Op_create Op_free
-    Reduce_scatter Attr_delete Attr_get Attr_put Group_difference Group_excl Group_free Group_incl
-    Group_intersection Group_rank Group_range_excl Group_range_incl Group_size Group_translate_ranks Group_union
-    Group_compare Intercomm_create Intercomm_merge Keyval_free Keyval_create Abort Error_class Errhandler_create
-    Errhandler_free Errhandler_get Error_string Errhandler_set Get_processor_name Initialized Wtick Wtime Address
-    Bsend_init Buffer_attach Buffer_detach Request_free Recv_init Send_init Get_count Get_elements Pack_size
-    Rsend_init Ssend_init Start Startall Testall Testany Test_cancelled Testsome Type_commit Type_contiguous
-    Type_extent Type_free Type_hindexed Type_hvector Type_indexed Type_lb Type_size Type_struct Type_ub Type_vector
-    File_open File_close File_read File_read_all File_write File_write_all File_read_at File_read_at_all
-    File_write_at File_write_at_all Comm_spawn Comm_spawn_multiple Request_get_status Ireduce Iallreduce Ibarrier
-    Ibcast Ialltoall Ialltoallv Iallgather Iallgatherv Igather Igatherv Iscatter Iscatterv Ireduce_scatter Iscan
-    Reduce_scatter_block Ireduce_scatter_block Alltoallw Ialltoallw Get_accumulate Dist_graph_create
-    Neighbor_allgather Ineighbor_allgather Neighbor_allgatherv Ineighbor_allgatherv Neighbor_alltoall
+    Send Recv Isend Irecv Wait Waitall Bcast Barrier Reduce Allreduce Alltoall Alltoallv Gather Gatherv Scatter Scatterv
+    Allgather Allgatherv Comm_rank Comm_size Comm_create Comm_dup Comm_split Comm_group Comm_free Comm_remote_group
+    Comm_remote_size Comm_test_inter Comm_compare Scan Init Finalize Bsend Ssend Rsend Ibsend Issend Irsend Test Cancel
+    Sendrecv Sendrecv_replace Cart_create Cart_shift Cart_coords Cart_get Cart_map Cart_rank Cart_sub Cartdim_get
+    Dims_create Graph_get Graph_map Graph_create Graph_neighbors Graphdims_get Graph_neighbors_count Topo_test Waitany
+    Waitsome Probe Iprobe Win_create Win_free Put Get Accumulate Win_fence Win_start Win_complete Win_post Win_wait
+    Win_test Win_lock Win_unlock Pack Unpack Op_create Op_free Reduce_scatter Attr_delete Attr_get Attr_put
+    Group_difference Group_excl Group_free Group_incl Group_intersection Group_rank Group_range_excl Group_range_incl
+    Group_size Group_translate_ranks Group_union Group_compare Intercomm_create Intercomm_merge Keyval_free
+    Keyval_create Abort Error_class Errhandler_create Errhandler_free Errhandler_get Error_string Errhandler_set
+    Get_processor_name Initialized Wtick Wtime Address Bsend_init Buffer_attach Buffer_detach Request_free Recv_init
+    Send_init Get_count Get_elements Pack_size Rsend_init Ssend_init Start Startall Testall Testany Test_cancelled
+    Testsome Type_commit Type_contiguous Type_extent Type_free Type_hindexed Type_hvector Type_indexed Type_lb Type_size
+    Type_struct Type_ub Type_vector File_open File_close File_read File_read_all File_write File_write_all File_read_at
+    File_read_at_all File_write_at File_write_at_all Comm_spawn Comm_spawn_multiple Request_get_status Ireduce
+    Iallreduce Ibarrier Ibcast Ialltoall Ialltoallv Iallgather Iallgatherv Igather Igatherv Iscatter Iscatterv
+    Ireduce_scatter Iscan Reduce_scatter_block Ireduce_scatter_block Alltoallw Ialltoallw Get_accumulate
+    Dist_graph_create Neighbor_allgather Ineighbor_allgather Neighbor_allgatherv Ineighbor_allgatherv Neighbor_alltoall
     Ineighbor_alltoall Neighbor_alltoallv Ineighbor_alltoallv Neighbor_alltoallw Ineighbor_alltoallw Fetch_and_op
     Compare_and_swap Win_flush Win_flush_all Win_flush_local Win_flush_local_all Mprobe Improbe Mrecv Imrecv
     Comm_split_type File_write_all_begin File_write_all_end File_read_all_begin File_read_all_end
@@ -146,17 +145,17 @@ _EXTRAE = """
 """
 
 _OWN = """
-    Isendrecv Isendrecv_replace Psend_init Precv_init Pready Pready_range Pready_list Parrived Barrier_init
-    Bcast_init Reduce_init Allreduce_init Alltoall_init Alltoallv_init Alltoallw_init Gather_init Gatherv_init
-    Scatter_init Scatterv_init Allgather_init Allgatherv_init Scan_init Exscan_init Reduce_scatter_init
-    Reduce_scatter_block_init Neighbor_allgather_init Neighbor_allgatherv_init Neighbor_alltoall_init
-    Neighbor_alltoallv_init Neighbor_alltoallw_init Win_allocate Win_allocate_shared Win_create_dynamic Win_attach
-    Win_detach Win_shared_query Win_lock_all Win_unlock_all Win_sync Rput Rget Raccumulate Rget_accumulate
-    File_set_view File_get_view File_seek File_seek_shared File_get_position File_sync File_delete File_set_size
-    File_get_size File_preallocate File_set_info File_get_info File_set_atomicity File_iread File_iwrite
-    File_iread_at File_iwrite_at File_iread_all File_iwrite_all File_iread_at_all File_iwrite_at_all
-    File_iread_shared File_iwrite_shared Comm_idup Comm_idup_with_info Comm_accept Comm_connect Comm_disconnect
-    Comm_join Session_init Session_finalize Comm_create_from_group Intercomm_create_from_groups Reduce_local
+    Isendrecv Isendrecv_replace Psend_init Precv_init Pready Pready_range Pready_list Parrived Barrier_init Bcast_init
+    Reduce_init Allreduce_init Alltoall_init Alltoallv_init Alltoallw_init Gather_init Gatherv_init Scatter_init
+    Scatterv_init Allgather_init Allgatherv_init Scan_init Exscan_init Reduce_scatter_init Reduce_scatter_block_init
+    Neighbor_allgather_init Neighbor_allgatherv_init Neighbor_alltoall_init Neighbor_alltoallv_init
+    Neighbor_alltoallw_init Win_allocate Win_allocate_shared Win_create_dynamic Win_attach Win_detach Win_shared_query
+    Win_lock_all Win_unlock_all Win_sync Rput Rget Raccumulate Rget_accumulate File_set_view File_get_view File_seek
+    File_seek_shared File_get_position File_sync File_delete File_set_size File_get_size File_preallocate File_set_info
+    File_get_info File_set_atomicity File_iread File_iwrite File_iread_at File_iwrite_at File_iread_all File_iwrite_all
+    File_iread_at_all File_iwrite_at_all File_iread_shared File_iwrite_shared Comm_idup Comm_idup_with_info Comm_accept
+    Comm_connect Comm_disconnect Comm_join Session_init Session_finalize Comm_create_from_group
+    Intercomm_create_from_groups Reduce_local
 """
 
 FIRST_OWN = 1001
@@ -176,30 +175,22 @@ _COLLECTIVE_STEM = (
     r"barrier|bcast|reduce|allreduce|reduce_scatter(_block)?|scan|exscan|gatherv?|scatterv?"
     r"|(neighbor_)?(allgatherv?|alltoall[vw]?)"
 )
-_CLASS_PATTERNS = (
-    (IO, re.compile(r"MPI_File_\w+")),
-    (
-        RMA,
-        re.compile(
-            r"MPI_(Win_\w+|Put|Get|(Get_)?[Aa]ccumulate|R(put|get|(get_)?accumulate)|Fetch_and_op|Compare_and_swap)"
-        ),
-    ),
-    (COLLECTIVE, re.compile(rf"MPI_I?({_COLLECTIVE_STEM})(_init)?", re.IGNORECASE)),
-    (
-        P2P,
-        re.compile(
-            r"MPI_(I?[bsr]?send|I?m?recv|I?m?probe|I?sendrecv(_replace)?|Wait(all|any|some)?|Cancel"
-            r"|[pbsr]?send_init|p?recv_init|Pready\w*|Parrived)",
-            re.IGNORECASE,
-        ),
-    ),
+_P2P_STEM = (
+    r"I?[bsr]?send|I?m?recv|I?m?probe|I?sendrecv(_replace)?|Wait(all|any|some)?|Cancel|[pbsr]?send_init|p?recv_init"
+    r"|Pready\w*|Parrived"
 )
+_CLASS_PATTERNS = {
+    IO: r"MPI_File_\w+",
+    RMA: r"MPI_(Win_\w+|Put|Get|(Get_)?[Aa]ccumulate|R(put|get|(get_)?accumulate)|Fetch_and_op|Compare_and_swap)",
+    COLLECTIVE: rf"(?i)MPI_I?({_COLLECTIVE_STEM})(_init)?",
+    P2P: rf"(?i)MPI_({_P2P_STEM})",
+}
 
 
 def classify_call(name: str) -> str:
     """Return the class of a call by its name alone, because nsys's tables mix classes (MPI_File_open is a
     collective)."""
-    return next((call_class for call_class, pattern in _CLASS_PATTERNS if pattern.fullmatch(name)), OTHER)
+    return next((call_class for call_class, pattern in _CLASS_PATTERNS.items() if re.fullmatch(pattern, name)), OTHER)
 
 
 def list_labels(call_class: str) -> dict[int, str]:

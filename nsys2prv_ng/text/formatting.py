@@ -83,10 +83,7 @@ def format_utc(ns: int) -> str:
 
 def format_time(ns: float) -> str:
     """Return a time (ns) with three digits and a unit."""
-    for unit, length in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
-        if ns >= _ROUNDS_UP * length:
-            return f"{_digits(ns / length)} {unit}"
-    return f"{ns:.0f} ns"
+    return _scale(ns, s=10**9, ms=10**6, us=10**3) or f"{ns:.0f} ns"
 
 
 def format_difference(ns: float) -> str:
@@ -111,18 +108,12 @@ def format_bytes(size: float | None) -> str:
     """Return a size (bytes) with three digits and a decimal unit; a dash for None."""
     if size is None:
         return "-"
-    for unit, length in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= _ROUNDS_UP * length:
-            return f"{_digits(size / length)} {unit}"
-    return f"{size:.0f} B"
+    return _scale(size, TB=10**12, GB=10**9, MB=10**6, kB=10**3) or f"{size:.0f} B"
 
 
 def format_flops(count: float) -> str:
     """Return a number of floating-point operations with three digits and a decimal unit."""
-    for unit, size in (("EFLOP", 1e18), ("PFLOP", 1e15), ("TFLOP", 1e12), ("GFLOP", 1e9), ("MFLOP", 1e6)):
-        if count >= _ROUNDS_UP * size:
-            return f"{_digits(count / size)} {unit}"
-    return f"{count:,.0f} FLOP"
+    return _scale(count, EFLOP=1e18, PFLOP=1e15, TFLOP=1e12, GFLOP=1e9, MFLOP=1e6) or f"{count:,.0f} FLOP"
 
 
 def format_percent(part: float, whole: float) -> str:
@@ -130,8 +121,13 @@ def format_percent(part: float, whole: float) -> str:
     return f"{100 * part / whole:.1f}%" if whole else "-"
 
 
-def _digits(value: float) -> str:
-    return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
+def _scale(number: float, **units: float) -> str:
+    """Return a number with three digits, in the first unit that it has one of; "" if it has less than the last."""
+    for unit, size in units.items():
+        if number >= _ROUNDS_UP * size:
+            value = number / size
+            return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f} {unit}"
+    return ""
 
 
 def format_duration(ns: int) -> str:

@@ -16,10 +16,9 @@ from nsys2prv_ng.analysis.waits.late_reasons import find_reasons
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.paraver.labels import Labels, Numbering, read_kept_labels
+from nsys2prv_ng.paraver.labels import Labels, Numbering, format_pcf, read_kept_labels
 from nsys2prv_ng.paraver.load_cost import measure_load, warn_of_load
 from nsys2prv_ng.paraver.model import Communicator, format_prv_header, format_row
-from nsys2prv_ng.paraver.pcf_writer import format_pcf
 from nsys2prv_ng.reading.open_reports import ReadOptions
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.gather import PlacedRun

@@ -9,8 +9,8 @@ import pytest
 from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.content import list_parts
 from nsys2prv_ng.comparison.model import CaptureNumbers, Pair, SideNumbers, Verdict
+from nsys2prv_ng.html.blocks import Segment, Table
 from nsys2prv_ng.html.comparison_sections import draw_waterfall
-from nsys2prv_ng.html.tables import Segment, Table
 from nsys2prv_ng.summary.difference.budget import BudgetRow
 from tests.comparison.made import MS
 from tests.html.made_comparison import make_side

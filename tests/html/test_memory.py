@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nsys2prv_ng.html.blocks import Chart, Paragraph
+from nsys2prv_ng.html.blocks import Chart, Paragraph, Table
 from nsys2prv_ng.html.summary_page import list_lines, list_sections, render_summary
-from nsys2prv_ng.html.tables import Table
 from nsys2prv_ng.summary.answer.answer import answer
 from nsys2prv_ng.summary.memory.numbers import KeptMemory
 from tests.html.made import Job, Page, job_of

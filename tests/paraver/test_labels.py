@@ -11,9 +11,8 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.paraver.labels import Labels, Numbering, Value, read_kept_labels
+from nsys2prv_ng.paraver.labels import Labels, Numbering, Value, format_pcf, read_kept_labels
 from nsys2prv_ng.paraver.model import TaskRows, TraceModel, format_row
-from nsys2prv_ng.paraver.pcf_writer import format_pcf
 from nsys2prv_ng.text.names import LABEL_LENGTH, to_one_line
 
 

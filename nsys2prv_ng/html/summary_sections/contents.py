@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nsys2prv_ng.html.blocks import Block, Paragraph, Section
+from nsys2prv_ng.html.blocks import MOST_RANKS, MOST_ROWS, Block, Paragraph, Section, Table, show_grid, show_tree
 from nsys2prv_ng.html.names import drop_quotes
-from nsys2prv_ng.html.tables import MOST_RANKS, MOST_ROWS, Table, show_grid, show_tree
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
+from nsys2prv_ng.summary import what_if
 from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency, tabulate_parts
 from nsys2prv_ng.summary.efficiency.windows import choose_window, list_windows
 from nsys2prv_ng.summary.job import JobSummary
@@ -16,22 +16,9 @@ from nsys2prv_ng.summary.memory.table import tabulate_memory_operations
 from nsys2prv_ng.summary.path.table import tabulate_path, tabulate_path_of_tasks
 from nsys2prv_ng.summary.pictures.measure import MOST_NAMES
 from nsys2prv_ng.summary.pictures.numbers import Pictures
-from nsys2prv_ng.summary.ranges.table import (
-    LEAST_SHARE,
-    tabulate_kernel_activity,
-    tabulate_range_activity,
-    tabulate_range_tree,
-    tabulate_ranges,
-)
+from nsys2prv_ng.summary.ranges import table as ranges_table
 from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.summary.waits.table import tabulate_mpi, tabulate_nccl
-from nsys2prv_ng.summary.what_if import (
-    describe_best,
-    describe_others,
-    describe_steps,
-    describe_unsplit,
-    tabulate_scenarios,
-)
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
 
@@ -55,7 +42,7 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
     blocks: list[Block] = [table]
     presets = ["basics/kernels", "analysis/kernel_classes"]
     if summary.activity:
-        blocks.append(show_grid(tabulate_kernel_activity(summary.activity)))
+        blocks.append(show_grid(ranges_table.tabulate_kernel_activity(summary.activity)))
         presets += ["hwcounters/activity_by_kernel_class", *_COUNTERS]
     blocks += [] if summary.flops is None else [show_grid(tabulate_flops(summary.flops))]
     if summary.slow_modes is not None and (slow := tabulate_slow_modes(summary.slow_modes)).rows:
@@ -67,7 +54,7 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
 def make_range_section(summary: JobSummary) -> Section | None:
     """Return the section on the GPU time of NVTX ranges; None if no range launched anything."""
     tree = summary.range_tree
-    grid = tabulate_range_tree(tree, 0.0)
+    grid = ranges_table.tabulate_range_tree(tree, 0.0)
     if not grid.rows:
         return None
     lead = (
@@ -76,7 +63,7 @@ def make_range_section(summary: JobSummary) -> Section | None:
     )
     blocks: list[Block] = [show_tree(grid, "range", [node.depth for node in tree], [node.gpu_ns for node in tree])]
     presets = ["analysis/gpu_time_by_range", "basics/nvtx"]
-    if (activity := tabulate_range_activity(tree, LEAST_SHARE)).rows:
+    if (activity := ranges_table.tabulate_range_activity(tree, ranges_table.LEAST_SHARE)).rows:
         blocks.append(show_grid(activity, MOST_RANKS))
         presets += _COUNTERS
     return Section("ranges", "GPU time by NVTX range", lead.rstrip(), blocks, presets)
@@ -85,7 +72,7 @@ def make_range_section(summary: JobSummary) -> Section | None:
 def make_operation_section(summary: JobSummary) -> Section | None:
     """Return the section on NVTX ranges, copies and calls; None without any."""
     tables = [
-        tabulate_ranges(summary.ranges),
+        ranges_table.tabulate_ranges(summary.ranges),
         tabulate_memory_operations(summary.memory_operations),
         tabulate_nccl(summary.nccl),
         tabulate_mpi(summary.mpi),
@@ -123,9 +110,8 @@ def make_facts_section(summary: JobSummary, pictures: Pictures) -> Section:
         texts["nsys"] = f"{', '.join(facts.nsys_versions)} (schema {', '.join(facts.schema_versions)})"
         everywhere = "events" if reports == 1 else "events in all reports"
         texts[everywhere] = ", ".join(name for name, number in sources if number == reports)
-        texts["events in some reports"] = ", ".join(
-            f"{name} ({number:,})" for name, number in sources if number < reports
-        )
+        some = (f"{name} ({number:,})" for name, number in sources if number < reports)
+        texts["events in some reports"] = ", ".join(some)
     rows = [[title, text] for title, text in texts.items() if text]
     table = show_grid(Grid(columns=make_columns("", ""), rows=rows, names=2), len(rows))
     return Section("facts", "The job", "", [table])
@@ -155,17 +141,9 @@ def make_quality_section(summary: JobSummary, pictures: Pictures) -> Section:
 def _tabulate_clocks(pictures: Pictures) -> Table:
     rows: list[list[Cell]] = []
     for clock in pictures.clocks:
-        names = [Name(clock.name), Name(clock.reference or "-")]
-        numbers = clock.numbers
-        rows.append(
-            [
-                *names,
-                f"{numbers.offset_us:,.1f} us",
-                f"{numbers.drift_ppm:.2f}",
-                Ns(clock.bound),
-                Count(clock.collectives),
-            ]
-        )
+        offset, drift = f"{clock.numbers.offset_us:,.1f} us", f"{clock.numbers.drift_ppm:.2f}"
+        names = Name(clock.name), Name(clock.reference or "-")
+        rows.append([*names, offset, drift, Ns(clock.bound), Count(clock.collectives)])
     caption = f"Node clocks (--align {pictures.alignment}), errors at 95% confidence"
     columns = make_columns("node", "reference", "offset", "drift (ppm)", "clock error", "operations compared")
     return show_grid(Grid(caption=caption, columns=columns, rows=rows, names=2, more="nodes"), MOST_RANKS)
@@ -197,10 +175,8 @@ def make_path_section(summary: JobSummary, pictures: Pictures) -> Section | None
         return None
     low, high = path.windows_ns[0][0], path.windows_ns[-1][1]
     presets = ["analysis/critical_path", "analysis/critical_path_profile"]
-    blocks = [
-        show_grid(tabulate_path_of_tasks(path), MOST_RANKS),
-        show_grid(tabulate_path(path, has_several=summary.tasks > 1)),
-    ]
+    whole = tabulate_path(path, has_several=summary.tasks > 1)
+    blocks = [show_grid(tabulate_path_of_tasks(path), MOST_RANKS), show_grid(whole)]
     return Section("critical-path", "Critical path", "", blocks, presets, pictures.format_window(low, high))
 
 
@@ -208,8 +184,8 @@ def make_what_if_section(numbers: WhatIfNumbers | None) -> Section | None:
     """Return the section on predicted savings, the largest first; None without predictions."""
     if numbers is None or not numbers.scenarios:
         return None
-    grid = tabulate_scenarios(numbers)
+    grid = what_if.tabulate_scenarios(numbers)
     blocks: list[Block] = [show_grid(grid)] if grid.rows else []
-    sentences = (describe_best(numbers), describe_others(numbers), describe_unsplit(numbers))
+    sentences = (what_if.describe_best(numbers), what_if.describe_others(numbers), what_if.describe_unsplit(numbers))
     blocks += [Paragraph(text) for text in sentences if text]
-    return Section("what-if", "What changes would save", describe_steps(numbers), blocks)
+    return Section("what-if", "What changes would save", what_if.describe_steps(numbers), blocks)

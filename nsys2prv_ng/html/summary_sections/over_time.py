@@ -7,30 +7,14 @@ from collections.abc import Callable
 import numpy as np
 
 from nsys2prv_ng.arrays.types import ByteArray
-from nsys2prv_ng.html.blocks import Block, Chart, Map, Paragraph, Section
-from nsys2prv_ng.html.charts.plots import (
-    Axis,
-    Shape,
-    Tick,
-    draw_area,
-    draw_line,
-    make_time_axis,
-    make_value_ticks,
-    spread,
-)
-from nsys2prv_ng.html.charts.png import Swatch, format_colour, make_heat_map, make_strips
+from nsys2prv_ng.html import charts
+from nsys2prv_ng.html.blocks import MOST_RANKS, Block, Chart, Map, Paragraph, Section, Table, show_grid
 from nsys2prv_ng.html.colours import HUES, LINES, STRIPS
 from nsys2prv_ng.html.names import quote
-from nsys2prv_ng.html.tables import MOST_RANKS, Table, show_grid
 from nsys2prv_ng.summary.efficiency.words import describe_steps
 from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.memory import table as memory_table
 from nsys2prv_ng.summary.memory.numbers import GpuMemory, MemoryNumbers
-from nsys2prv_ng.summary.memory.table import (
-    tabulate_allocations,
-    tabulate_allocator_calls,
-    tabulate_kept,
-    tabulate_memory,
-)
 from nsys2prv_ng.summary.memory.words import describe_leak, name_users
 from nsys2prv_ng.summary.pictures.numbers import HeatMap, Pace, Pictures, TypicalStep
 from nsys2prv_ng.summary.steps.table import list_slow_tables
@@ -82,14 +66,8 @@ def make_pace_section(summary: JobSummary, pictures: Pictures) -> Section | None
     if pace.every > 1:
         lead += f" Of {pace.every:,} consecutive steps, only the slowest is drawn."
     window = format_window(int(pace.begin_ns[pace.warmup]), int(pace.end_ns[-1]))
-    return Section(
-        "pace",
-        "Pace of the steps",
-        lead,
-        [_draw_pace(pace)],
-        ["analysis/slow_steps", "model/gpu_efficiency_by_step"],
-        window,
-    )
+    presets = ["analysis/slow_steps", "model/gpu_efficiency_by_step"]
+    return Section("pace", "Pace of the steps", lead, [_draw_pace(pace)], presets, window)
 
 
 def make_step_section(summary: JobSummary, pictures: Pictures) -> Section | None:
@@ -125,7 +103,7 @@ def draw_step(step: TypicalStep, span_ns: int = 0, group: str = "step", title: s
     """
     length = step.end_ns - step.begin_ns
     span = max(span_ns, length)
-    figure = make_strips(
+    figure = charts.make_strips(
         step.rows,
         step.values if span == length else _stretch(step.values, span / length),
         (step.begin_ns, step.begin_ns + span),
@@ -156,9 +134,8 @@ def _tabulate_step(step: TypicalStep) -> Table:
     counts = np.stack([np.count_nonzero(step.values == n + 1, axis=1) for n in range(len(step.activities))], axis=1)
     share = counts / step.values.shape[1]
     shown = {n: label for n, label in enumerate(step.activities.values()) if counts[:, n].any()}
-    rows: list[list[Cell]] = [
-        [Name(step.rows[n]), *(Share(float(share[n, k]), 1) for k in shown)] for n in range(len(step.rows))
-    ]
+    cells = [[Share(float(share[n, k]), 1) for k in shown] for n in range(len(step.rows))]
+    rows: list[list[Cell]] = [[Name(name), *shares] for name, shares in zip(step.rows, cells, strict=True)]
     columns = make_columns("", *shown.values())
     return show_grid(Grid(caption="Share of the step, as drawn", columns=columns, rows=rows, more="rows"), MOST_RANKS)
 
@@ -169,7 +146,7 @@ def _tabulate_step(step: TypicalStep) -> Table:
 def make_map(heat: HeatMap, pictures: Pictures) -> Map:
     """Return a heat map, with its numbers as a table."""
     limits, write, absent = (pictures.begin_ns, pictures.end_ns), _FORMATS[heat.unit], _ABSENT.get(heat.key, "")
-    figure = make_heat_map(heat.rows, heat.values, limits, HUES[heat.key], heat.unit, write, absent)
+    figure = charts.make_heat_map(heat.rows, heat.values, limits, HUES[heat.key], heat.unit, write, absent)
     return Map(heat.title, heat.about, figure, _tabulate_map(heat))
 
 
@@ -197,33 +174,34 @@ def _tabulate_map(heat: HeatMap) -> Table:
 def _draw_pace(pace: Pace) -> Chart:
     """Return a line for each task; of many tasks, the area from the fastest to the slowest, the median, the slowest."""
     ns = pace.ns[:, pace.warmup :]
-    x = spread(ns.shape[1])
-    height, y_ticks = make_time_axis(float(ns.min()), float(ns.max()))
+    x = charts.spread(ns.shape[1])
+    height, y_ticks = charts.make_time_axis(float(ns.min()), float(ns.max()))
     shapes, legend = [], []
     if len(pace.tasks) > _MOST_LINES:
         low, high = height.place(ns.min(axis=0)), height.place(ns.max(axis=0))
-        css = format_colour(LINES[0])
-        shapes = [Shape("area", css, "fastest to slowest rank", draw_area(x, low, high))]
-        shapes.append(Shape("line", css, "median rank", draw_line(x, height.place(np.median(ns, axis=0)))))
-        legend = [Swatch(css, "median rank, and fastest to slowest")]
+        css = charts.format_colour(LINES[0])
+        shapes = [charts.Shape("area", css, "fastest to slowest rank", charts.draw_area(x, low, high))]
+        median = charts.draw_line(x, height.place(np.median(ns, axis=0)))
+        shapes.append(charts.Shape("line", css, "median rank", median))
+        legend = [charts.Swatch(css, "median rank, and fastest to slowest")]
         lines = [int(np.argmax(np.median(ns, axis=1)))]
     else:
         lines = list(range(len(pace.tasks)))
     for n, task in enumerate(lines, len(legend)):
-        css = format_colour(LINES[n])
-        shapes.append(Shape("line", css, pace.tasks[task], draw_line(x, height.place(ns[task]))))
-        legend.append(Swatch(css, pace.tasks[task]))
+        css = charts.format_colour(LINES[n])
+        shapes.append(charts.Shape("line", css, pace.tasks[task], charts.draw_line(x, height.place(ns[task]))))
+        legend.append(charts.Swatch(css, pace.tasks[task]))
     about = "by rank, with wait time"
     about += " (axis does not start at 0)" if height.low else ""
     x_ticks = _label_steps(pace)
     return Chart("Step time", about, shapes, x_ticks, y_ticks, _PACE_HEIGHT, legend, _tabulate(pace))
 
 
-def _label_steps(pace: Pace) -> list[Tick]:
+def _label_steps(pace: Pace) -> list[charts.Tick]:
     numbers = pace.numbers[pace.warmup :].tolist()
     every = max(1, -(-len(numbers) // 10))
-    places = spread(len(numbers)).tolist()
-    return [Tick(places[n], str(numbers[n])) for n in range(0, len(numbers), every)]
+    places = charts.spread(len(numbers)).tolist()
+    return [charts.Tick(places[n], str(numbers[n])) for n in range(0, len(numbers), every)]
 
 
 def _tabulate(pace: Pace) -> Table:
@@ -265,10 +243,10 @@ def _list_blocks(summary: JobSummary, memory: MemoryNumbers, pictures: Pictures)
     if by_step:
         blocks.append(_draw_steps(memory, by_step))
     grids = [
-        tabulate_memory(memory, name_time(summary), pictures.shift_ns),
-        tabulate_allocations(memory),
-        tabulate_allocator_calls(memory),
-        tabulate_kept(memory.gpus),
+        memory_table.tabulate_memory(memory, name_time(summary), pictures.shift_ns),
+        memory_table.tabulate_allocations(memory),
+        memory_table.tabulate_allocator_calls(memory),
+        memory_table.tabulate_kept(memory.gpus),
     ]
     return [*blocks, *(show_grid(grid, MOST_RANKS) for grid in grids if grid.rows)]
 
@@ -277,10 +255,10 @@ def _draw_steps(memory: MemoryNumbers, gpus: list[GpuMemory]) -> Chart:
     """Return a line with the least memory in use in each step for each GPU; of many, those that grow most."""
     shown = sorted(gpus, key=lambda gpu: -abs(gpu.growth_per_step or 0))[: len(LINES)]
     values = np.array([gpu.least_by_step for gpu in shown], np.float64)
-    ticks = make_value_ticks(float(values.min()), float(values.max()))
-    height = Axis(ticks[0], ticks[-1])
-    x = spread(values.shape[1])
-    colours = [format_colour(colour) for colour in LINES]
+    ticks = charts.make_value_ticks(float(values.min()), float(values.max()))
+    height = charts.Axis(ticks[0], ticks[-1])
+    x = charts.spread(values.shape[1])
+    colours = [charts.format_colour(colour) for colour in LINES]
     names = [f"{gpu.node} GPU {gpu.gpu}, {name_users(gpu)}" for gpu in shown]
     lines = zip(colours, names, height.place(values), strict=False)
     rows: list[list[Cell]] = [
@@ -295,10 +273,10 @@ def _draw_steps(memory: MemoryNumbers, gpus: list[GpuMemory]) -> Chart:
     return Chart(
         "Least memory in use in each step",
         about,
-        [Shape("line", css, name, draw_line(x, y)) for css, name, y in lines],
-        [Tick(float(x[n]), str(memory.step_numbers[n])) for n in range(0, x.size, every)],
+        [charts.Shape("line", css, name, charts.draw_line(x, y)) for css, name, y in lines],
+        [charts.Tick(float(x[n]), str(memory.step_numbers[n])) for n in range(0, x.size, every)],
         height.mark(ticks, map(format_bytes, ticks)),
         _HEIGHT,
-        [Swatch(css, name) for css, name in zip(colours, names, strict=False)],
+        [charts.Swatch(css, name) for css, name in zip(colours, names, strict=False)],
         show_grid(grid, MOST_RANKS),
     )

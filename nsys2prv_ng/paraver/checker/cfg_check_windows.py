@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
+from nsys2prv_ng.paraver.checker import cfg_names as words
 from nsys2prv_ng.paraver.checker.cfg_lists import Function, Parameters, Selection
-from nsys2prv_ng.paraver.checker.cfg_names import (
-    COMPOSE,
-    COMPOSES_OF_LEVEL,
-    CPU,
-    DERIVED,
-    EXTRA_COMPOSE,
-    FILTER_FUNCTIONS,
-    FILTERS,
-    FUNCTIONS_OF_LEVEL,
-    NOT_IN_DERIVED,
-    NOT_THREAD,
-    PROCESS_LEVELS,
-    RESOURCE_LEVELS,
-    THREAD,
-    WINDOW_LEVELS,
-    Functions,
-    SemanticFunction,
-    is_number,
-)
 from nsys2prv_ng.paraver.checker.cfg_reader import REFUSES, CfgFile, CfgWindow, parse_whole
 from nsys2prv_ng.paraver.read.problems import Findings
 from nsys2prv_ng.paraver.read.prv_reader import TraceHeader
@@ -48,7 +30,7 @@ def check_window(cfg: CfgFile, window: CfgWindow, header: TraceHeader, findings:
 
 def get_model(level: str) -> Sequence[str]:
     """Return the levels of the model (processes or resources) of a level, coarse ones first; () if it has none."""
-    return next((levels for levels in (PROCESS_LEVELS, RESOURCE_LEVELS) if level in levels), ())
+    return next((levels for levels in (words.PROCESS_LEVELS, words.RESOURCE_LEVELS) if level in levels), ())
 
 
 def list_parents(cfg: CfgFile, window: CfgWindow) -> list[CfgWindow]:
@@ -72,16 +54,16 @@ def _derive_level(window: CfgWindow, parent_levels: Sequence[str]) -> str:
     if finest < 0:
         return window.level
     given = _rank_level(window.level) if window.get_entry("window_level") else finest
-    return WINDOW_LEVELS[min(given, finest)] if given >= 0 else window.level
+    return words.WINDOW_LEVELS[min(given, finest)] if given >= 0 else window.level
 
 
 def _rank_level(level: str) -> int:
-    return WINDOW_LEVELS.index(level) if level in WINDOW_LEVELS else -1
+    return words.WINDOW_LEVELS.index(level) if level in words.WINDOW_LEVELS else -1
 
 
 def _check_level(window: CfgWindow, header: TraceHeader, findings: Findings) -> None:
     entry = window.get_entry("window_level")
-    if entry is not None and window.level in RESOURCE_LEVELS and header.applications and not header.cpus:
+    if entry is not None and window.level in words.RESOURCE_LEVELS and header.applications and not header.cpus:
         findings.add(entry.line, f"level {window.level} of a trace that has no resources: {REFUSES}")
 
 
@@ -94,7 +76,7 @@ def _check_limits(window: CfgWindow, findings: Findings) -> None:
         ("window_begin_time", "window_stop_time", False),
     ):
         low, high = window.get_entry(first), window.get_entry(second)
-        if low is None or high is None or not (is_number(low.value) and is_number(high.value)):
+        if low is None or high is None or not (words.is_number(low.value) and words.is_number(high.value)):
             continue
         if float(low.value) > float(high.value) or (float(low.value) == float(high.value) and not equal):
             message = f"{first} {low.value} is not below {second} {high.value}: Paraver shows nothing"
@@ -160,11 +142,7 @@ Selections = dict[tuple[str, tuple[int, ...]], Selection]
 """The selections of a window by level and by the larger objects that contain the chosen ones."""
 
 _PATHS = {
-    "appl": ("appl",),
-    "task": ("appl", "task"),
-    "thread": ("appl", "task", "thread"),
-    "node": ("node",),
-    "cpu": ("node", "cpu"),
+    level: path[: n + 1] for path in (("appl", "task", "thread"), ("node", "cpu")) for n, level in enumerate(path)
 }
 """For each level, the levels at which its rows can be hidden: itself, and the levels of the objects that contain it."""
 
@@ -210,7 +188,7 @@ def _check_size(selection: Selection, header: TraceHeader, findings: Findings) -
 
 def _get_size(selection: Selection, header: TraceHeader) -> int | None:
     """Return the number of objects to choose from; None if the trace lacks the object that would contain them."""
-    larger: Sequence[object] = header.cpus if selection.level in RESOURCE_LEVELS else header.applications
+    larger: Sequence[object] = header.cpus if selection.level in words.RESOURCE_LEVELS else header.applications
     if not selection.within:
         return len(larger)
     if selection.within[0] >= len(larger):
@@ -223,23 +201,19 @@ def _get_size(selection: Selection, header: TraceHeader) -> int | None:
     return tasks[selection.within[1]][0] if selection.within[1] < len(tasks) else None
 
 
-def _iterate_rows(level: str, header: TraceHeader) -> Iterator[tuple[int, ...]]:
-    """Yield the indices of each row of a level, preceded by the indices of the objects that contain it."""
-    if level == "node":
-        yield from ((node,) for node in range(len(header.cpus)))
-    elif level == "cpu":
-        yield from ((node, cpu) for node, cpus in enumerate(header.cpus) for cpu in range(cpus))
-    elif level == "appl":
-        yield from ((application,) for application in range(len(header.applications)))
-    elif level in ("task", "thread"):
-        for application, tasks in enumerate(header.applications):
-            for task, (threads, _) in enumerate(tasks):
-                if level == "task":
-                    yield application, task
-                else:
-                    yield from ((application, task, thread) for thread in range(threads))
-    else:
-        yield ()
+def _iterate_rows(level: str, header: TraceHeader) -> Iterable[tuple[int, ...]]:
+    """Return the indices of each row of a level, preceded by the indices of the objects that contain it."""
+    tasks = [
+        (i, task, threads) for i, tasks in enumerate(header.applications) for task, (threads, _) in enumerate(tasks)
+    ]
+    rows: dict[str, Iterable[tuple[int, ...]]] = {
+        "appl": ((i,) for i in range(len(header.applications))),
+        "task": ((i, task) for i, task, _ in tasks),
+        "thread": ((i, task, thread) for i, task, threads in tasks for thread in range(threads)),
+        "node": ((node,) for node in range(len(header.cpus))),
+        "cpu": ((node, cpu) for node, cpus in enumerate(header.cpus) for cpu in range(cpus)),
+    }
+    return rows.get(level, [()])
 
 
 def _is_chosen(selections: Selections, level: str, row: tuple[int, ...]) -> bool:
@@ -261,14 +235,14 @@ def check_functions(window: CfgWindow, findings: Findings) -> None:
     for function in window.functions:
         _check_function(window, function, findings)
     for function in window.composes:
-        if function.level not in COMPOSES_OF_LEVEL:
+        if function.level not in words.COMPOSES_OF_LEVEL:
             findings.add(function.line, f"'{function.level}' is not a level of composes: {REFUSES}")
         else:
-            _check_name(function, COMPOSE, findings)
-    extras = [function for function in window.composes if function.level == EXTRA_COMPOSE]
+            _check_name(function, words.COMPOSE, findings)
+    extras = [function for function in window.composes if function.level == words.EXTRA_COMPOSE]
     _check_extra_parameters(window, extras, findings)
     for parameters in window.parameters:
-        if parameters.level != EXTRA_COMPOSE:
+        if parameters.level != words.EXTRA_COMPOSE:
             _check_choice(window, parameters, findings)
         known = _get_functions(parameters.level).get(parameters.function)
         if known is not None:
@@ -276,31 +250,34 @@ def check_functions(window: CfgWindow, findings: Findings) -> None:
     _check_missing(window, extras, findings)
 
 
-def _get_functions(level: str) -> Functions:
-    return FUNCTIONS_OF_LEVEL.get(level) or COMPOSES_OF_LEVEL.get(level, {})
+def _get_functions(level: str) -> words.Functions:
+    return words.FUNCTIONS_OF_LEVEL.get(level) or words.COMPOSES_OF_LEVEL.get(level, {})
 
 
 def _check_function(window: CfgWindow, function: Function, findings: Findings) -> None:
     level = function.level
-    if level in FUNCTIONS_OF_LEVEL:
-        if window.derived and level in NOT_IN_DERIVED:
+    if level in words.FUNCTIONS_OF_LEVEL:
+        if window.derived and level in words.NOT_IN_DERIVED:
             findings.add(function.line, f"a derived window has no function at level {level}: Paraver never uses it")
-        _check_name(function, FUNCTIONS_OF_LEVEL[level], findings)
-    elif level in COMPOSES_OF_LEVEL:
+        _check_name(function, words.FUNCTIONS_OF_LEVEL[level], findings)
+    elif level in words.COMPOSES_OF_LEVEL:
         findings.add(function.line, f"{level} belongs into window_compose_functions, which Paraver takes instead")
     elif window.derived:
         findings.add(function.line, f"'{level}' in a derived window, which has no filter: {REFUSES}")
-    elif level not in FILTERS:
+    elif level not in words.FILTERS:
         findings.add(function.line, f"'{level}' is neither a level nor a filter: Paraver ignores it")
-    elif function.name not in FILTER_FUNCTIONS:
-        names = ", ".join(FILTER_FUNCTIONS)
+    elif function.name not in words.FILTER_FUNCTIONS:
+        names = ", ".join(words.FILTER_FUNCTIONS)
         findings.add(function.line, f"'{function.name}' is not a filter function ({names}): Paraver crashes")
 
 
-def _check_name(function: Function, known: Functions, findings: Findings) -> None:
+def _check_name(function: Function, known: words.Functions, findings: Findings) -> None:
     if function.name in known:
         return
-    elsewhere = any(function.name in functions for functions in (THREAD, NOT_THREAD, CPU, COMPOSE, DERIVED))
+    elsewhere = any(
+        function.name in functions
+        for functions in (words.THREAD, words.NOT_THREAD, words.CPU, words.COMPOSE, words.DERIVED)
+    )
     consequence = "Paraver crashes when it uses it, or shows something else" if elsewhere else REFUSES
     findings.add(function.line, f"'{function.name}' is not a function of level {function.level}: {consequence}")
 
@@ -308,12 +285,13 @@ def _check_name(function: Function, known: Functions, findings: Findings) -> Non
 def _check_choice(window: CfgWindow, parameters: Parameters, findings: Findings) -> None:
     """Check that parameters belong to the function that the lines above them choose; otherwise they do not count."""
     line, level, name = parameters.line, parameters.level, parameters.function
-    if level not in FUNCTIONS_OF_LEVEL and level not in COMPOSES_OF_LEVEL:
+    if level not in words.FUNCTIONS_OF_LEVEL and level not in words.COMPOSES_OF_LEVEL:
         findings.add(line, f"'{level}' is not a level that has functions: {REFUSES}")
         return
     choices = [selection for selection in window.functions + window.composes if selection.level == level]
     above = [selection.name for selection in choices if selection.line < line]
-    chosen = above[-1] if above else "" if window.derived and level in NOT_IN_DERIVED else window.get_function(level)
+    by_default = "" if window.derived and level in words.NOT_IN_DERIVED else window.get_function(level)
+    chosen = above[-1] if above else by_default
     if not above and choices:
         findings.add(line, f"parameters of {level} '{name}' stand above the line that chooses it: they are lost")
     elif not chosen:
@@ -332,31 +310,29 @@ def _check_extra_parameters(window: CfgWindow, extras: Sequence[Function], findi
     """
     position = 0
     for parameters in window.parameters:
-        if parameters.level != EXTRA_COMPOSE:
+        if parameters.level != words.EXTRA_COMPOSE:
             continue
         line, name = parameters.line, parameters.function
+        what = f"parameters of {words.EXTRA_COMPOSE} '{name}'"
         if name not in (extra.name for extra in extras if extra.line < line):
-            findings.add(line, f"parameters of {EXTRA_COMPOSE} '{name}', which is not among the composes above it")
+            findings.add(line, f"{what}, which is not among the composes above it")
         elif position >= len(extras) or extras[position].name != name:
-            message = f"parameters of {EXTRA_COMPOSE} '{name}' are lost: extra composes that have one must come first"
+            message = f"{what} are lost: extra composes that have one must come first"
             findings.add(line, f"{message}, and their parameters in the same order")
         else:
             position += len(parameters.values)
     for extra in extras:
-        if extra.name in COMPOSE and len(COMPOSE[extra.name].parameters) > 1:
-            message = (
-                f"{EXTRA_COMPOSE} '{extra.name}' has several parameters: Paraver gives the second to the next compose"
-            )
-            findings.add(extra.line, message)
+        if extra.name in words.COMPOSE and len(words.COMPOSE[extra.name].parameters) > 1:
+            message = f"{words.EXTRA_COMPOSE} '{extra.name}' has several parameters"
+            findings.add(extra.line, f"{message}: Paraver gives the second to the next compose")
 
 
-def _check_parameters(parameters: Parameters, known: SemanticFunction, findings: Findings) -> None:
+def _check_parameters(parameters: Parameters, known: words.SemanticFunction, findings: Findings) -> None:
     name, wanted = parameters.function, known.parameters
     if len(parameters.values) != len(wanted):
-        consequence = (
-            "Paraver crashes" if len(parameters.values) > len(wanted) else "Paraver has its own for the others"
-        )
-        message = f"'{name}' has {len(wanted)} parameters, {len(parameters.values)} are given: {consequence}"
+        given = len(parameters.values)
+        consequence = "Paraver crashes" if given > len(wanted) else "Paraver has its own for the others"
+        message = f"'{name}' has {len(wanted)} parameters, {given} are given: {consequence}"
         findings.add(parameters.line, message)
         return
     for parameter, values in zip(wanted, parameters.values, strict=True):
@@ -385,7 +361,7 @@ def _check_missing(window: CfgWindow, extras: Iterable[Function], findings: Find
     """Warn of functions without parameters whose defaults in Paraver are rarely meant."""
     given = {(parameters.level, parameters.function) for parameters in window.parameters}
     last = {function.level: function for function in window.functions + window.composes}
-    last.pop(EXTRA_COMPOSE, None)
+    last.pop(words.EXTRA_COMPOSE, None)
     for function in (*last.values(), *extras):
         known = _get_functions(function.level).get(function.name)
         if known is not None and not known.usable and (function.level, function.name) not in given:
@@ -399,7 +375,9 @@ def check_operation(window: CfgWindow, findings: Findings) -> None:
     entry = window.get_entry("window_operation")
     if entry is None:
         findings.add(window.line, "a derived window without window_operation: Paraver crashes")
-    elif entry.value not in DERIVED:
-        known = any(entry.value in functions for functions in (THREAD, NOT_THREAD, CPU, COMPOSE))
+    elif entry.value not in words.DERIVED:
+        known = any(
+            entry.value in functions for functions in (words.THREAD, words.NOT_THREAD, words.CPU, words.COMPOSE)
+        )
         consequence = "Paraver crashes" if known else REFUSES
         findings.add(entry.line, f"'{entry.value[:40]}' is not an operation of derived windows: {consequence}")

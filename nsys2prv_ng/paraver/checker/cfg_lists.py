@@ -100,9 +100,8 @@ def parse_parameters(value: str, line: int) -> Parameters:
     texts = match["values"].removesuffix(" ").split(", ") if match["values"].strip() else []
     if len(texts) != int(match["count"]):
         raise CfgSyntaxError(f"{match['count']} parameters are announced, {len(texts)} follow: Paraver takes others")
-    return Parameters(
-        _normalize_level(match["level"], False), match["function"], tuple(map(_parse_parameter, texts)), line
-    )
+    values = tuple(map(_parse_parameter, texts))
+    return Parameters(_normalize_level(match["level"], False), match["function"], values, line)
 
 
 def _parse_parameter(text: str) -> tuple[float, ...]:
@@ -147,9 +146,8 @@ def _parse_filter_number(kind: str, text: str) -> float:
 def _parse_labels(kind: str, text: str) -> list[str]:
     match = _LABELS.fullmatch(text)
     if match is None:
-        raise CfgSyntaxError(
-            f"'{text[:60]}' is not a count followed by that many labels in \"quotes\": Paraver finds others"
-        )
+        expected = 'a count followed by that many labels in "quotes"'
+        raise CfgSyntaxError(f"'{text[:60]}' is not {expected}: Paraver finds others")
     labels = re.findall(r'"([^"]*)"', match["labels"])
     if len(labels) != int(match["count"]):
         raise CfgSyntaxError(f"{kind}: {match['count']} labels are announced, {len(labels)} follow")

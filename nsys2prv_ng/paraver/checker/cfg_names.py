@@ -70,10 +70,7 @@ DERIVED: Functions = _plain(
     "controlled: maximum", "controlled: add", "controlled: enumerate", "controlled: average",
 )  # fmt: skip
 
-CPU: Functions = {
-    **_plain("Active Thd", "Active Thd Sign"),
-    **_list("Values", "Active Thd Val", "Active Thd Val Sign"),
-}
+CPU: Functions = {**_plain("Active Thd", "Active Thd Sign"), **_list("Values", "Active Thd Val", "Active Thd Val Sign")}
 
 NOT_THREAD: Functions = {
     **_plain("Adding", "AddingSign", "Average", "Maximum", "Minimum", "Mode", "Changed value"),
@@ -127,11 +124,7 @@ EXTRA_COMPOSE = "extratopcompose1"
 ALIASES = {"ptask": "appl", "topcompose": "topcompose2", "compose1": "topcompose1", "compose2": "topcompose2"}
 """Old names of levels that Paraver still accepts."""
 
-FUNCTIONS_OF_LEVEL: Mapping[str, Functions] = {
-    **dict.fromkeys(WINDOW_LEVELS, NOT_THREAD),
-    "thread": THREAD,
-    "cpu": CPU,
-}
+FUNCTIONS_OF_LEVEL: Mapping[str, Functions] = {**dict.fromkeys(WINDOW_LEVELS, NOT_THREAD), "thread": THREAD, "cpu": CPU}
 
 COMPOSES_OF_LEVEL: Mapping[str, Functions] = dict.fromkeys(
     (*(f"compose_{level}" for level in WINDOW_LEVELS), "topcompose1", "topcompose2", EXTRA_COMPOSE), COMPOSE
@@ -213,8 +206,8 @@ def _matching(what: str, pattern: str, derived_only: bool = False) -> Key:
     return Key(what, lambda text: expression.fullmatch(text) is not None, numeric=True, single=not derived_only)
 
 
-def _are_numbers(text: str, count: int) -> bool:
-    return len(text.split(" ")) == count and all(map(is_number, text.split(" ")))
+def _are_numbers(count: int) -> Callable[[str], bool]:
+    return lambda text: len(text.split(" ")) == count and all(map(is_number, text.split(" ")))
 
 
 def _is_size(text: str) -> bool:
@@ -260,9 +253,7 @@ WINDOW_KEYS: Mapping[str, Key] = {
     **dict.fromkeys(("window_begin_time", "window_stop_time", "window_end_time"), _TIME),
     **dict.fromkeys(("window_drawmode", "window_drawmode_rows"), _DRAW_MODE),
     "window_type": _choice("single or composed", "single", "composed"),
-    "window_factors": Key(
-        "two numbers with a blank between them", lambda text: _are_numbers(text, 2), numeric=True, single=False
-    ),
+    "window_factors": Key("two numbers with a blank between them", _are_numbers(2), numeric=True, single=False),
     "window_shifts": _matching(
         "two whole numbers with a blank between them", r"-?\d{1,4} -?\d{1,4}", derived_only=True
     ),
@@ -309,7 +300,7 @@ HISTOGRAM_KEYS: Mapping[str, Key] = {
     "Analyzer2D.Zoom:": _choice("Enabled or Disabled", "Enabled", "Disabled", kept="keeps its own"),
     "Analyzer2D.SortCriteria:": _choice("a way to sort columns", *SORT_CRITERIA),
     "Analyzer2D.Parameters:": Key(
-        "4 and four numbers", lambda text: text.startswith("4 ") and _are_numbers(text, 5), numeric=True
+        "4 and four numbers", lambda text: text.startswith("4 ") and _are_numbers(5)(text), numeric=True
     ),
     "Analyzer2D.AnalysisLimits:": _choice("Alltrace, Allwindow or Region", "Alltrace", "Allwindow", "Region"),
     "Analyzer2D.NumColumns:": _COUNT,
@@ -328,9 +319,7 @@ ALIAS_KEYS: Mapping[str, Key] = {
     "cfg4dlink": Key('group|"name"', lambda text: re.match(r'\d+\|"[^"]*"', text) is not None, repeated=True),
     "cfg4dstatistic": Key("name|alias", lambda text: "|" in text, "makes something else of it", repeated=True),
     "cfg4dparam": Key(
-        "level|function|number|alias",
-        lambda text: re.match(r"[^|]*\|[^|]*\|\d+\|", text) is not None,
-        repeated=True,
+        "level|function|number|alias", lambda text: re.match(r"[^|]*\|[^|]*\|\d+\|", text) is not None, repeated=True
     ),
 }
 """Keys of simplified views, in windows and histograms. The names in their values are not checked."""

@@ -24,27 +24,8 @@ from dataclasses import field
 from pathlib import Path
 
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.paraver.checker.cfg_lists import (
-    CfgSyntaxError,
-    Function,
-    Parameters,
-    Selection,
-    parse_filter,
-    parse_functions,
-    parse_parameters,
-    parse_selection,
-)
-from nsys2prv_ng.paraver.checker.cfg_names import (
-    ALIAS_KEYS,
-    ALIASES,
-    DEFAULT_FUNCTION,
-    HISTOGRAM_KEYS,
-    HISTOGRAM_MARK,
-    WINDOW_KEYS,
-    WINDOW_MARK,
-    Key,
-    is_number,
-)
+from nsys2prv_ng.paraver.checker import cfg_lists
+from nsys2prv_ng.paraver.checker import cfg_names as words
 from nsys2prv_ng.paraver.read.problems import Findings, read_lines
 
 REFUSES = "Paraver refuses the cfg"
@@ -92,7 +73,7 @@ class Section:
     def get_number(self, key: str, default: float) -> float:
         """Return the value as a number; the default if it is not a number, which is already a problem."""
         value = self.get_value(key)
-        return float(value) if is_number(value) else default
+        return float(value) if words.is_number(value) else default
 
 
 def parse_whole(digits: str) -> int:
@@ -112,18 +93,18 @@ class CfgWindow(Section):
     number: int = 0
     name: str = ""
     derived: bool = False
-    functions: list[Function] = field(default_factory=list)
-    composes: list[Function] = field(default_factory=list)
-    parameters: list[Parameters] = field(default_factory=list)
+    functions: list[cfg_lists.Function] = field(default_factory=list)
+    composes: list[cfg_lists.Function] = field(default_factory=list)
+    parameters: list[cfg_lists.Parameters] = field(default_factory=list)
     numbers: dict[str, list[float]] = field(default_factory=dict)
     labels: dict[str, list[str]] = field(default_factory=dict)
-    selections: list[Selection] = field(default_factory=list)
+    selections: list[cfg_lists.Selection] = field(default_factory=list)
 
     @property
     def level(self) -> str:
         """The level in the file. Paraver does not show a derived window at a finer level than its parents."""
         level = self.get_value("window_level", "thread")
-        return ALIASES["ptask"] if level == "ptask" else level
+        return words.ALIASES["ptask"] if level == "ptask" else level
 
     @property
     def parents(self) -> tuple[int, ...]:
@@ -133,7 +114,7 @@ class CfgWindow(Section):
     def get_function(self, level: str) -> str:
         """Return the last choice of a function for a level, a compose level or a filter, or the default."""
         chosen = [function.name for function in self.functions + self.composes if function.level == level]
-        return chosen[-1] if chosen else DEFAULT_FUNCTION.get(level, "All")
+        return chosen[-1] if chosen else words.DEFAULT_FUNCTION.get(level, "All")
 
 
 @dataclass
@@ -182,19 +163,22 @@ class CfgReader:
         first = next((number for number, line in enumerate(lines, 1) if line in _BEGIN), 0)
         last = next((number for number, line in enumerate(lines, 1) if number > first and line in _END), 0)
         if first and not last:
-            self._line = first
-            self._note_problem(f"the description has no end ({_END[0]}): Paraver shows none")
+            self._findings.add(first, f"the description has no end ({_END[0]}): Paraver shows none")
         if not first or not last:
             return first, first
         self.cfg.description = "\n".join(lines[first : last - 1]).strip("\n")
         if not self.cfg.description:
-            self._line = first
-            self._note_warning("the description is empty")
+            self._findings.warn(first, "the description is empty")
         return first, last
 
     def _check_description_line(self, line: str) -> None:
         key = line if line.startswith("<") else line.partition(" ")[0]
-        if key in WINDOW_KEYS or key in HISTOGRAM_KEYS or key in ALIAS_KEYS or key in (HISTOGRAM_MARK, "CFG4D_ENABLED"):
+        if (
+            key in words.WINDOW_KEYS
+            or key in words.HISTOGRAM_KEYS
+            or key in words.ALIAS_KEYS
+            or key in (words.HISTOGRAM_MARK, "CFG4D_ENABLED")
+        ):
             self._note_problem(f"a line of the description starts with '{key}': Paraver reads it as the key")
 
     def _read_line(self, line: str) -> None:
@@ -208,11 +192,11 @@ class CfgReader:
             if key in self._headers:
                 self._note_problem(f"{key} is given twice")
             self._headers[key] = (value.strip(), self._line)
-        elif key in WINDOW_KEYS:
+        elif key in words.WINDOW_KEYS:
             self._read_window_line(key, value)
-        elif key in HISTOGRAM_KEYS:
+        elif key in words.HISTOGRAM_KEYS:
             self._read_histogram_line(key, value)
-        elif key in ALIAS_KEYS:
+        elif key in words.ALIAS_KEYS:
             self._read_alias_line(key, value)
         elif line and line != "CFG4D_ENABLED":
             self._check_unknown(line, key)
@@ -223,20 +207,19 @@ class CfgReader:
         if line[0] in " \t":
             self._note_problem("the line starts with a blank: Paraver ignores it")
         elif key in (*_BEGIN, *_END):
-            self._note_problem(
-                f"'{key}' without its other half, or a second one: Paraver takes the first description only"
-            )
+            message = f"'{key}' without its other half, or a second one"
+            self._note_problem(f"{message}: Paraver takes the first description only")
         else:
             self._note_warning(f"'{key[:40]}' is not a key of Paraver, which ignores the line")
 
     def _read_mark(self, line: str) -> None:
-        if line == HISTOGRAM_MARK:
+        if line == words.HISTOGRAM_MARK:
             if not self.cfg.windows:
                 self._note_problem("a histogram before the first window: Paraver crashes")
             self.cfg.histograms.append(Section(self._line))
             self._in_histogram = True
-        elif not WINDOW_MARK.fullmatch(line):
-            self._note_problem(f"'{line[:40]}' is not '{HISTOGRAM_MARK}': Paraver ignores the line")
+        elif not words.WINDOW_MARK.fullmatch(line):
+            self._note_problem(f"'{line[:40]}' is not '{words.HISTOGRAM_MARK}': Paraver ignores the line")
 
     def _read_window_line(self, key: str, value: str) -> None:
         if key == "window_name":
@@ -247,9 +230,8 @@ class CfgReader:
             message = f"'{key}' belongs to a window, but a histogram has begun: Paraver changes the last window"
             self._note_problem(message, "window key in a histogram")
         elif self._window_name is not None and key != "window_id":
-            self._note_problem(
-                f"'{key}' comes before window_type: Paraver gives it to the window before", "before type"
-            )
+            message = f"'{key}' comes before window_type: Paraver gives it to the window before"
+            self._note_problem(message, "before type")
         elif self._window_name is None and not self.cfg.windows:
             self._note_problem(f"'{key}' comes before the first window: Paraver ignores it", "before window")
         elif self._window_name is None:
@@ -268,35 +250,35 @@ class CfgReader:
         if self._window_name is None:
             self._note_problem("window_type without window_name in front: Paraver mixes the filters of two windows")
         self._window_name = None
-        self._check_value("window_type", WINDOW_KEYS["window_type"], kind, REFUSES)
+        self._check_value("window_type", words.WINDOW_KEYS["window_type"], kind, REFUSES)
         number = len(self.cfg.windows) + 1
         self.cfg.windows.append(CfgWindow(line, number=number, name=name, derived=kind == "composed"))
 
     def _read_window_entry(self, window: CfgWindow, key: str, value: str) -> None:
-        spec = WINDOW_KEYS[key]
+        spec = words.WINDOW_KEYS[key]
         if not (spec.derived if window.derived else spec.single):
             self._note_warning(f"'{key}' in a {'derived' if window.derived else 'single'} window: Paraver ignores it")
             return
         self._add_entry(window, key, value, spec, REFUSES)
         try:
             self._read_list(window, key, window.entries[-1].value)
-        except CfgSyntaxError as error:
+        except cfg_lists.CfgSyntaxError as error:
             self._note_problem(str(error))
 
     def _read_list(self, window: CfgWindow, key: str, value: str) -> None:
         if key == "window_selected_functions":
-            window.functions += parse_functions(value, self._line)
+            window.functions += cfg_lists.parse_functions(value, self._line)
         elif key == "window_compose_functions":
-            window.composes += parse_functions(value, self._line, composes=True)
+            window.composes += cfg_lists.parse_functions(value, self._line, composes=True)
         elif key == "window_semantic_module":
-            window.parameters.append(parse_parameters(value, self._line))
+            window.parameters.append(cfg_lists.parse_parameters(value, self._line))
         elif key == "window_object":
-            window.selections.append(parse_selection(value, self._line))
+            window.selections.append(cfg_lists.parse_selection(value, self._line))
         elif key == "window_filter_module":
             self._read_filter(window, value)
 
     def _read_filter(self, window: CfgWindow, value: str) -> None:
-        part = parse_filter(value)
+        part = cfg_lists.parse_filter(value)
         if part.kind in (window.numbers if part.labels is None else window.labels):
             self._note_problem(f"{part.kind} of the filter is given twice: Paraver puts both lists together")
         if part.numbers is not None:
@@ -306,18 +288,18 @@ class CfgReader:
 
     def _read_histogram_line(self, key: str, value: str) -> None:
         if not self.cfg.histograms:
-            self._note_problem(f"'{key}' without '{HISTOGRAM_MARK}' before it: {REFUSES}", "histogram key")
+            self._note_problem(f"'{key}' without '{words.HISTOGRAM_MARK}' before it: {REFUSES}", "histogram key")
         else:
-            self._add_entry(self.cfg.histograms[-1], key, value, HISTOGRAM_KEYS[key], DROPS)
+            self._add_entry(self.cfg.histograms[-1], key, value, words.HISTOGRAM_KEYS[key], DROPS)
 
     def _read_alias_line(self, key: str, value: str) -> None:
         sections: Sequence[Section] = self.cfg.histograms or self.cfg.windows
         if not sections:
             self._note_problem(f"'{key}' comes before the first window: Paraver ignores it")
         else:
-            self._add_entry(sections[-1], key, value, ALIAS_KEYS[key], REFUSES)
+            self._add_entry(sections[-1], key, value, words.ALIAS_KEYS[key], REFUSES)
 
-    def _add_entry(self, section: Section, key: str, value: str, spec: Key, refusal: str) -> None:
+    def _add_entry(self, section: Section, key: str, value: str, spec: words.Key, refusal: str) -> None:
         if not spec.repeated and section.get_entry(key) is not None:
             self._note_problem(f"'{key}' is given twice: Paraver takes the last")
         if key not in _TO_THE_END:
@@ -325,7 +307,7 @@ class CfgReader:
         section.entries.append(Entry(key, value, self._line))
         self._check_value(key, spec, value, refusal)
 
-    def _check_value(self, key: str, spec: Key, value: str, refusal: str) -> None:
+    def _check_value(self, key: str, spec: words.Key, value: str, refusal: str) -> None:
         if spec.accepts(value):
             return
         message = f"{key} '{value[:60]}' is not {spec.what}"
@@ -334,7 +316,7 @@ class CfgReader:
             message += ": Paraver reads only the first word"
         elif spec.kept:
             message += f": Paraver {spec.kept}"
-        elif not (spec.numeric and is_number(first)):
+        elif not (spec.numeric and words.is_number(first)):
             message += f": {refusal}"
         self._note_problem(message)
 

@@ -18,34 +18,12 @@ import numpy as np
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.paraver.checker import trace_lines
 from nsys2prv_ng.paraver.checker import trace_records as rules
-from nsys2prv_ng.paraver.checker.trace_lines import (
-    COLUMNS,
-    COMMUNICATION,
-    EVENT,
-    LINE_RULES,
-    SHOWN_VALUES,
-    STATE,
-    TYPE,
-    Fields,
-    Records,
-    new_notes,
-    new_tally,
-    read_notes,
-    read_records,
-    read_tally,
-    split_fields,
-)
 from nsys2prv_ng.paraver.files import is_trace, list_trace_files
+from nsys2prv_ng.paraver.read import prv_reader
 from nsys2prv_ng.paraver.read.label_files import ParaverConfig, read_pcf, read_row
 from nsys2prv_ng.paraver.read.problems import SHOWN_LINES, Findings, Problem, aggregate_problems, sort_by_line
-from nsys2prv_ng.paraver.read.prv_reader import (
-    TraceHeader,
-    TraceStream,
-    check_communicator,
-    read_first_line,
-    read_header,
-)
 
 if TYPE_CHECKING:
     from nsys2prv_ng.paraver.checker.cfg import CfgCheckResult
@@ -65,7 +43,7 @@ class TraceContents:
     A .pcf may declare types without any event; `types` are the types of actual events.
     """
 
-    header: TraceHeader
+    header: prv_reader.TraceHeader
     config: ParaverConfig | None
     types: frozenset[int]
 
@@ -107,11 +85,11 @@ def check_trace(
         raise TranslationError(f"{path}: not a Paraver trace: its name must end in .prv or .prv.gz")
     pcf_path, row_path, _ = list_trace_files(path)
     prv, pcf = Findings(path), Findings(pcf_path)
-    with closing(TraceStream(path, max_line, progress)) as stream:
-        line = read_first_line(stream)
+    with closing(prv_reader.TraceStream(path, max_line, progress)) as stream:
+        line = prv_reader.read_first_line(stream)
         if line.endswith("\r"):
             prv.add(1, "carriage return: lines must end with a line feed alone", "carriage return")
-        header = read_header(line.removesuffix("\r"), prv)
+        header = prv_reader.read_header(line.removesuffix("\r"), prv)
         head, lines = _read_communicators(stream, header, prv)
         config = _read_config(pcf_path, pcf)
         body = BodyCheck(path, header, config, lines, max_line)
@@ -133,7 +111,9 @@ def check_trace(
     )
 
 
-def _read_communicators(stream: TraceStream, header: TraceHeader, findings: Findings) -> tuple[bytes, int]:
+def _read_communicators(
+    stream: prv_reader.TraceStream, header: prv_reader.TraceHeader, findings: Findings
+) -> tuple[bytes, int]:
     """Read the communicators. Return what was read of the first line of the body, and the number of lines before it."""
     for number in range(header.communicators):
         line = stream.read_line()
@@ -141,7 +121,7 @@ def _read_communicators(stream: TraceStream, header: TraceHeader, findings: Find
             message = f"the header announces {header.communicators} communicators, and only {number} lines follow"
             findings.add(number + 2, message, "communicators")
             return line, number + 1
-        check_communicator(line.decode("latin-1").removesuffix("\n"), number + 2, header, findings)
+        prv_reader.check_communicator(line.decode("latin-1").removesuffix("\n"), number + 2, header, findings)
     return b"", header.communicators + 1
 
 
@@ -153,7 +133,7 @@ def _read_config(path: Path, findings: Findings) -> ParaverConfig | None:
         return None
 
 
-def _check_end(stream: TraceStream, body: BodyCheck, findings: Findings) -> None:
+def _check_end(stream: prv_reader.TraceStream, body: BodyCheck, findings: Findings) -> None:
     if stream.damage:
         findings.add(body.lines, stream.damage, "damage")
     elif not stream.complete:
@@ -162,7 +142,7 @@ def _check_end(stream: TraceStream, body: BodyCheck, findings: Findings) -> None
         findings.add(0, "no record at all: Paraver refuses such a trace", "no record")
 
 
-def _check_row(path: Path, header: TraceHeader) -> Findings:
+def _check_row(path: Path, header: prv_reader.TraceHeader) -> Findings:
     """Read the .row, and compare the sizes of its levels with the objects of the header."""
     findings = Findings(path)
     try:
@@ -197,7 +177,7 @@ class BodyCheck:
     """
 
     def __init__(
-        self, path: Path, header: TraceHeader, config: ParaverConfig | None, lines: int, max_line: int
+        self, path: Path, header: prv_reader.TraceHeader, config: ParaverConfig | None, lines: int, max_line: int
     ) -> None:
         self.lines = lines
         self.types: set[int] = set()
@@ -209,8 +189,8 @@ class BodyCheck:
         self._previous_time = 0
         self._counts = np.zeros(4, np.int64)
         """Number of well-formed records by kind; index 0 counts pairs."""
-        self._notes = new_notes(rules.RULES)
-        self._tallies = rules.Tallies(new_tally(), new_tally(), new_tally())
+        self._notes = trace_lines.new_notes(rules.RULES)
+        self._tallies = rules.Tallies(trace_lines.new_tally(), trace_lines.new_tally(), trace_lines.new_tally())
         self._objects = _make_objects(header)
         self._state_end = np.zeros(header.rows, np.int64)
         self._prepare_labels(config)
@@ -218,13 +198,8 @@ class BodyCheck:
     @property
     def records(self) -> dict[str, int]:
         """The number of well-formed records by kind, and of pairs."""
-        kinds = {
-            "states": STATE,
-            "events": EVENT,
-            "pairs": 0,
-            "communications": COMMUNICATION,
-        }
-        return {name: int(self._counts[kind]) for name, kind in kinds.items()}
+        pairs, states, events, communications = self._counts.tolist()
+        return {"states": states, "events": events, "pairs": pairs, "communications": communications}
 
     def _prepare_labels(self, read: ParaverConfig | None) -> None:
         config = read or ParaverConfig()
@@ -244,7 +219,7 @@ class BodyCheck:
         """Check text[:size]: whole lines, each with its newline."""
         records = self._read(text, size)
         columns = records.columns
-        self.types.update(np.unique(records.pairs[TYPE]).tolist())
+        self.types.update(np.unique(records.pairs[trace_lines.TYPE]).tolist())
         rows = np.full(columns.shape[1], -1, np.int64)
         if self._header.applications:
             for sender in (False, True):
@@ -253,28 +228,32 @@ class BodyCheck:
         rules.check_states(columns, rows, self._state_end, self._labels, self._tallies, self._notes)
         rules.check_pairs(records, rows, self._labels, self._intervals, self._tallies, self._notes)
 
-    def _read(self, text: ByteArray, size: int) -> Records:
+    def _read(self, text: ByteArray, size: int) -> trace_lines.Records:
         """Return the readable records of a block."""
         lines = np.count_nonzero(text[:size] == ord("\n"))
         count = lines + np.count_nonzero(text[:size] == ord(":"))
         ends = np.empty(lines, np.int64), np.zeros(lines + 1, np.int64)
-        fields = Fields(np.empty(count, np.int64), np.empty(count, np.uint8), *ends)
-        split_fields(text, size, *fields)
-        room = Records(np.empty((COLUMNS, lines), np.int64), np.empty((3, count // 2), np.int64))
-        records, pairs = read_records(text, self.lines, self._max_line, fields, self._notes, room, self._counts)
+        fields = trace_lines.Fields(np.empty(count, np.int64), np.empty(count, np.uint8), *ends)
+        trace_lines.split_fields(text, size, *fields)
+        room = trace_lines.Records(
+            np.empty((trace_lines.COLUMNS, lines), np.int64), np.empty((3, count // 2), np.int64)
+        )
+        records, pairs = trace_lines.read_records(
+            text, self.lines, self._max_line, fields, self._notes, room, self._counts
+        )
         self.lines += lines
         self._counts[0] += pairs
-        return Records(*map(np.ascontiguousarray, (room.columns[:, :records], room.pairs[:, :pairs])))
+        return trace_lines.Records(*map(np.ascontiguousarray, (room.columns[:, :records], room.pairs[:, :pairs])))
 
     def list_problems(self) -> list[Problem]:
         """Return the problems of the lines so far, and the intervals that are still open."""
-        problems = read_notes(self._path, self._notes, LINE_RULES | rules.RECORD_RULES)
+        problems = trace_lines.read_notes(self._path, self._notes, trace_lines.LINE_RULES | rules.RECORD_RULES)
         for tally, message, many in (
             (self._tallies.types, "event type {0} is not declared in the .pcf", "event types are not declared"),
             (self._tallies.values, "value {1} of event type {0} has no label in the .pcf", "values have no label"),
             (self._tallies.states, "state {0} has no label in the .pcf", "states have no label"),
         ):
-            problems += read_tally(self._path, tally, message, many)
+            problems += trace_lines.read_tally(self._path, tally, message, many)
         if self._too_many:
             message = "too many interval types and rows: intervals are not checked"
             problems.append(Problem(str(self._path), 0, message))
@@ -282,7 +261,7 @@ class BodyCheck:
 
     def list_warnings(self) -> list[Problem]:
         """Return the findings that Paraver accepts although they are rarely meant."""
-        return read_notes(self._path, self._notes, rules.RECORD_WARNINGS)
+        return trace_lines.read_notes(self._path, self._notes, rules.RECORD_WARNINGS)
 
     def _list_open_intervals(self) -> list[Problem]:
         """Return one problem per event type for the first SHOWN_VALUES types in the trace, and one for all others."""
@@ -300,25 +279,23 @@ class BodyCheck:
                 count = int(depth[rows, column].sum())
                 problems.append(aggregate_problems(self._path, f"an interval of {where} never ends", count, lines))
         problems.sort(key=lambda problem: problem.line)
-        rest = problems[SHOWN_VALUES:]
+        rest = problems[trace_lines.SHOWN_VALUES :]
         if rest:
             message = f"intervals of {len(rest)} more event types never end"
-            problems[SHOWN_VALUES:] = [
-                Problem(str(self._path), rest[0].line, message, sum(problem.count for problem in rest))
-            ]
+            count = sum(problem.count for problem in rest)
+            problems[trace_lines.SHOWN_VALUES :] = [Problem(str(self._path), rest[0].line, message, count)]
         return problems
 
 
-def _make_objects(header: TraceHeader) -> rules.Objects:
+def _make_objects(header: prv_reader.TraceHeader) -> rules.Objects:
     tasks = [task for application in header.applications for task in application]
     first_task = [0, *accumulate(len(application) for application in header.applications)]
     first_row = [0, *accumulate(threads for threads, _ in tasks)]
     first_cpu = [*accumulate(header.cpus, initial=1)]
     # A task on a missing node is one problem of the header, not a problem of each record.
     everything = (1, sum(header.cpus))
-    cpus = [
-        (first_cpu[node - 1], first_cpu[node] - 1) if 1 <= node <= len(header.cpus) else everything for _, node in tasks
-    ]
+    nodes = range(1, len(header.cpus) + 1)
+    cpus = [(first_cpu[node - 1], first_cpu[node] - 1) if node in nodes else everything for _, node in tasks]
     node_cpus = np.array(cpus, np.int64).reshape(-1, 2)
     return rules.Objects(np.array(first_task, np.int64), np.array(first_row, np.int64), node_cpus, sum(header.cpus))
 

@@ -47,9 +47,8 @@ RECORD_RULES = {
     STATE_RANGE: "state {0} is above 2147483647",
     NEVER_OPENED: "value 0 ends an interval of event type {0} on {1}.{2}.{3}, where none is open",
 }
-RECORD_WARNINGS = {
-    RECEIVE_BEFORE_SEND: "received before it was sent: sent at {0}, received at {1} (physically at {2}, {3})",
-}
+_UNSENT = "received before it was sent: sent at {0}, received at {1} (physically at {2}, {3})"
+RECORD_WARNINGS = {RECEIVE_BEFORE_SEND: _UNSENT}
 
 STATE_LABELS = 0
 """Number of the label table of the states; the tables of event types follow."""

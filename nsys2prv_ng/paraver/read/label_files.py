@@ -144,9 +144,8 @@ class PcfReader:
 
     def _check_label(self, label: str, what: str) -> None:
         if len(label) >= MAX_LABEL:
-            self._add_problem(
-                "long label", f"the label of {what} has {len(label)} characters, {MAX_LABEL} are too many"
-            )
+            message = f"the label of {what} has {len(label)} characters, {MAX_LABEL} are too many"
+            self._add_problem("long label", message)
 
     def _read_state(self, line: str) -> None:
         match = self._match(_LABELLED, line, "'state label'")
@@ -164,9 +163,8 @@ class PcfReader:
         index = self._parse_integer(match["number"], "state")
         colour = tuple(int(part) if len(part) < 4 else 999 for part in match.groups()[1:])
         if index > MAX_COLOUR:
-            self._add_problem(
-                "large colour", f"colour of {index}: Paraver's palette would grow to hold it ({MAX_COLOUR} at most)"
-            )
+            message = f"colour of {index}: Paraver's palette would grow to hold it ({MAX_COLOUR} at most)"
+            self._add_problem("large colour", message)
         if max(colour) > 255:
             self._add_problem("colour range", f"the colour of {index} has a part above 255")
         if index in self.config.colours:
@@ -198,9 +196,8 @@ class PcfReader:
             first = self.config.types[number].line
             self._add_problem("repeated type", f"event type {number} is declared on line {first} already")
         if self._precision_seen:
-            self._add_problem(
-                "precision first", f"PRECISION must follow all types of its block; {number} comes after it"
-            )
+            message = f"PRECISION must follow all types of its block; {number} comes after it"
+            self._add_problem("precision first", message)
         declared = PcfEventType(number, match["label"], self._number)
         self.config.types[number] = declared
         self._block.append(declared)
@@ -216,9 +213,8 @@ class PcfReader:
 
     def _start_values(self) -> None:
         if self._values is not None:
-            self._add_problem(
-                "second VALUES", "a second VALUES in one block: each group of types needs its own EVENT_TYPE"
-            )
+            message = "a second VALUES in one block: each group of types needs its own EVENT_TYPE"
+            self._add_problem("second VALUES", message)
         elif not self._block:
             self._add_problem("VALUES without type", "VALUES without an event type before it")
         self._values = {} if self._values is None else self._values
@@ -238,9 +234,8 @@ class PcfReader:
             self._add_problem("precision", f"'{line[:40]}' is not 'PRECISION digits'")
             return
         if not self._block:
-            self._add_problem(
-                "precision first", "PRECISION must follow all types of its block; there is none before it"
-            )
+            message = "PRECISION must follow all types of its block; there is none before it"
+            self._add_problem("precision first", message)
         self._precision_seen = True
         for declared in self._block:
             declared.precision = int(match[1])

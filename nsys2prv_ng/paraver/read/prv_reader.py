@@ -14,6 +14,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from io import BufferedReader
@@ -94,13 +95,10 @@ def read_header(line: str, findings: Findings) -> TraceHeader:
 
 
 def _is_date(text: str) -> bool:
-    if not re.fullmatch(r"\d\d/\d\d/\d{4} at \d\d:\d\d", text):
-        return False
-    try:
+    with suppress(ValueError):
         datetime.strptime(text, "%d/%m/%Y at %H:%M")
-    except ValueError:
-        return False
-    return True
+        return re.fullmatch(r"\d\d/\d\d/\d{4} at \d\d:\d\d", text) is not None
+    return False
 
 
 def _read_objects(text: str, duration: int | None, findings: Findings) -> TraceHeader:
@@ -130,9 +128,8 @@ def _read_cpus(nodes: str, cpus: str | None, findings: Findings) -> tuple[int, .
         return (1,) * count
     fields = cpus.split(",")
     if count == 0 or len(fields) != count or not all(fields):
-        findings.add(
-            1, f"the header has {nodes} nodes, but {cpus.count(',') + 1} counts of CPUs: '{cpus[:40]}'", "nodes"
-        )
+        message = f"the header has {nodes} nodes, but {len(fields)} counts of CPUs: '{cpus[:40]}'"
+        findings.add(1, message, "nodes")
         return None
     counts = tuple(map(_parse_small, fields))
     if 0 in counts:
@@ -177,9 +174,8 @@ def _check_tasks(header: TraceHeader, findings: Findings) -> None:
             if threads == 0:
                 findings.add(1, f"task {application}.{task} has no thread", "no thread")
             if not (1 <= node <= nodes or node == nodes == 0):
-                findings.add(
-                    1, f"task {application}.{task} is on node {node}, the header has nodes 1 to {nodes}", "node"
-                )
+                message = f"task {application}.{task} is on node {node}, the header has nodes 1 to {nodes}"
+                findings.add(1, message, "node")
 
 
 def _parse_small(digits: str) -> int:
@@ -198,9 +194,8 @@ def check_communicator(text: str, line: int, header: TraceHeader, findings: Find
     if not header.applications:
         return
     if not 1 <= application <= len(header.applications):
-        findings.add(
-            line, f"communicator of application {application}: no such application", "communicator application"
-        )
+        message = f"communicator of application {application}: no such application"
+        findings.add(line, message, "communicator application")
         return
     known = len(header.applications[application - 1])
     if count != len(tasks):
@@ -230,10 +225,9 @@ class TraceStream:
             self._raw = path.open("rb")
         except OSError as error:
             raise TranslationError(f"{path}: cannot be read: {error.strerror}") from None
-        compressed = path.name.endswith(".gz")
-        self._bytes: gzip.GzipFile | BufferedReader = (
-            gzip.GzipFile(fileobj=self._raw, mode="rb") if compressed else self._raw
-        )
+        self._bytes: gzip.GzipFile | BufferedReader = self._raw
+        if path.name.endswith(".gz"):
+            self._bytes = gzip.GzipFile(fileobj=self._raw, mode="rb")
 
     def close(self) -> None:
         """Close the file."""

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.cli.app import run as program
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.checker.cfg import check_cfg
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.paraver.read.prv_reader import TraceHeader
+from tests.cli.program_runs import run
 from tests.paraver.checker.cfg_text import CfgText, assert_problem, messages, typed, warned
 from tests.paraver.checker.trace_files import TraceFiles, compress
 
@@ -42,11 +42,7 @@ def test_what_a_trace_holds(tmp_path: Path) -> None:
     assert check_trace(prv).contents.config is None
 
 
-def run(*arguments: object) -> int:
-    return program.run([str(argument) for argument in arguments])
-
-
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(tmp_path: Path) -> None:
     prv = TraceFiles().write(tmp_path)
     good = typed("window_filter_module evt_type 1 9600").write(tmp_path).rename(tmp_path / "good.cfg")
     absent = typed("window_filter_module evt_type 1 9701").write(tmp_path).rename(tmp_path / "absent.cfg")
@@ -56,18 +52,18 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         .write(tmp_path)
         .rename(tmp_path / "bad.cfg")
     )
-    assert run("check", prv, "--cfg", good, "--cfg", absent) == 0
-    output = capsys.readouterr()
-    assert f"{good}: 1 window, 0 histograms" in output.out
-    assert 'event type 9701 "More bytes" is not in the trace: Paraver asks before it shows' in output.out
-    assert run("check", "--quiet", prv, "--cfg", good, "--cfg", absent) == 0
-    assert capsys.readouterr().out == ""
-    assert run("check", "--quiet", prv, "--cfg", good, "--cfg", bad) == 1
-    output = capsys.readouterr()
+    checked = run("check", prv, "--cfg", good, "--cfg", absent)
+    assert checked.returncode == 0
+    assert f"{good}: 1 window, 0 histograms" in checked.stdout
+    assert 'event type 9701 "More bytes" is not in the trace: Paraver asks before it shows' in checked.stdout
+    checked = run("check", "--quiet", prv, "--cfg", good, "--cfg", absent)
+    assert (checked.returncode, checked.stdout) == (0, "")
+    checked = run("check", "--quiet", prv, "--cfg", good, "--cfg", bad)
     line = typed("window_filter_module evt_type 1 9600").find("window_units")
-    assert output.out == f"{bad}:{line}: window_units 'x' is not a unit of time: Paraver takes Microseconds\n"
-    assert output.err == f"nsys2prv-ng: error: {bad}: 1 kinds of problem\n"
-    assert run("check", "--quiet", prv, "--cfg", tmp_path / "missing.cfg") == 1
+    assert checked.returncode == 1
+    assert checked.stdout == f"{bad}:{line}: window_units 'x' is not a unit of time: Paraver takes Microseconds\n"
+    assert checked.stderr == f"nsys2prv-ng: error: {bad}: 1 kinds of problem\n"
+    assert run("check", "--quiet", prv, "--cfg", tmp_path / "missing.cfg").returncode == 1
 
 
 # Line that is replaced, what takes its place, and the only problem: its line from there, and how it begins.

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.html.page import render_page
-from nsys2prv_ng.html.summary_sections.links import make_link_section
+from nsys2prv_ng.html.summary_sections.between_ranks import make_link_section
 from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.links.numbers import LinkMetric

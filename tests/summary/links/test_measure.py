@@ -18,7 +18,7 @@ import pytest
 from nsys2prv_ng.comparison.tables import make_tables
 from nsys2prv_ng.html.blocks import Matrix
 from nsys2prv_ng.html.page import render_page
-from nsys2prv_ng.html.summary_sections.links import make_link_section
+from nsys2prv_ng.html.summary_sections.between_ranks import make_link_section
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.links.numbers import Link, LinkNumbers, SlowLink
 from nsys2prv_ng.summary.links.table import tabulate_exchanges

@@ -17,7 +17,7 @@ import pytest
 
 from nsys2prv_ng.html.blocks import Matrix
 from nsys2prv_ng.html.page import render_page
-from nsys2prv_ng.html.summary_sections.links import make_pipeline_section
+from nsys2prv_ng.html.summary_sections.between_ranks import make_pipeline_section
 from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.pipeline.numbers import PipelineNumbers

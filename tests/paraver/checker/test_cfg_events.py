@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.paraver.checker.cfg import check_cfg
-from nsys2prv_ng.paraver.checker.cfg_check_events import _matches, list_filter_items
+from nsys2prv_ng.paraver.checker.cfg import _matches, check_cfg, list_filter_items
 from nsys2prv_ng.paraver.checker.cfg_reader import read_cfg
 from nsys2prv_ng.paraver.read.label_files import ParaverConfig, PcfEventType
 from nsys2prv_ng.paraver.read.problems import Findings

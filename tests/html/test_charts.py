@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.html.charts.plots import (
+from nsys2prv_ng.html.charts import (
     Axis,
     choose_step,
     draw_area,

@@ -1,1 +1,0 @@
-"""Draws charts as SVG and as images, from numbers, names and colours only."""

@@ -1,0 +1,202 @@
+"""Makes the sections on what ranks wait for and send: waits, idle GPUs, bandwidths, links and pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nsys2prv_ng.html.blocks import MOST_RANKS, MOST_ROWS, Block, Chart, Matrix, Paragraph, Section, show_grid
+from nsys2prv_ng.html.charts import Axis, Shape, Swatch, draw_points, format_colour, make_log_ticks, make_matrix
+from nsys2prv_ng.html.colours import HUES, LINES
+from nsys2prv_ng.summary.answer.trust import describe_limits
+from nsys2prv_ng.summary.gpus.table import tabulate_causes, tabulate_gaps, tabulate_gpus
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.links.numbers import MPI, NCCL, NVLINK, PCIE, Link, LinkNumbers
+from nsys2prv_ng.summary.links.table import (
+    NO_COLLECTIVES,
+    tabulate_exchanges,
+    tabulate_link_metrics,
+    tabulate_links,
+    tabulate_links_with_metrics,
+    tabulate_message_rates,
+    tabulate_node_links,
+)
+from nsys2prv_ng.summary.links.words import describe_slow_links, name_end
+from nsys2prv_ng.summary.pictures.numbers import Pictures
+from nsys2prv_ng.summary.pipeline.table import tabulate_bubbles, tabulate_pipeline
+from nsys2prv_ng.summary.pipeline.words import describe_pipeline, name_stage
+from nsys2prv_ng.summary.text import name_time
+from nsys2prv_ng.summary.waits import table as waits_table
+from nsys2prv_ng.summary.waits.numbers import Bandwidth
+from nsys2prv_ng.summary.waits.words import list_bandwidth, list_stragglers
+from nsys2prv_ng.text.formatting import format_bytes, format_percent, format_window
+from nsys2prv_ng.text.grid import Grid, Rate
+from nsys2prv_ng.text.names import clean_name, name_task
+
+_HEIGHT = 240
+
+
+def make_wait_section(summary: JobSummary) -> Section | None:
+    """Return the section on who waits for whom and why; None if no operation is over ranks."""
+    waits = summary.waits
+    if waits is None or not waits.operations:
+        return None
+    grids = [(waits_table.tabulate_nccl_waits(waits), MOST_RANKS), (waits_table.tabulate_mpi_waits(waits), MOST_RANKS)]
+    if waits.split:
+        excess = waits_table.tabulate_excess(waits, summary.measured_ns, summary.step_count)
+        grids += [(waits_table.tabulate_reasons(waits), MOST_ROWS), (excess, MOST_ROWS)]
+    blocks: list[Block] = [show_grid(grid, most) for grid, most in grids if grid.rows]
+    blocks += [Paragraph(text) for text in describe_limits(waits)]
+    lead = (
+        f"Numbers of {name_time(summary)}. A rank waits in a collective or message until the last rank that it needs"
+        " arrives. The rest of the time is transfer."
+    )
+    rank = next((rank for rank, _ in list_stragglers(waits)), None)
+    if rank is not None and rank.longest_wait is not None:
+        window = format_window(rank.longest_wait.from_ns, rank.longest_wait.to_ns)
+        lead += f" The longest wait that {name_task(rank.rank, rank.task)} caused was at `--time {window}`."
+    presets = ["analysis/waited_for", "analysis/lateness", "analysis/nccl_waiting"]
+    return Section("waits", "Waits and their causes", lead, blocks, presets)
+
+
+# ---- idle GPUs -------------------------------------------------------------------------------------------------------
+
+
+def make_gap_section(summary: JobSummary, pictures: Pictures) -> Section | None:
+    """Return the section on what GPUs did and on the causes of their gaps; None without GPUs."""
+    gpus = [gpu for gpu in summary.gpus if gpu.span_ns]
+    if not gpus:
+        return None
+    gaps, causes = tabulate_gaps(gpus, pictures.shift_ns), tabulate_causes(summary.gpus)
+    grids = [(tabulate_gpus(gpus), MOST_RANKS), (gaps, MOST_RANKS), (causes, MOST_ROWS)]
+    blocks = [show_grid(grid, most) for grid, most in grids if grid.rows]
+    lead = f"Numbers of {name_time(summary)}. In a gap, a GPU runs nothing between two operations."
+    return Section("gaps", "Idle GPUs", lead, blocks, ["analysis/gpu-gaps", "analysis/gap_histogram"])
+
+
+# ---- bandwidth -------------------------------------------------------------------------------------------------------
+
+
+def make_bandwidth_section(summary: JobSummary) -> Section | None:
+    """Return the section on the bandwidth of collectives by size; None if no bandwidth is known."""
+    rated = summary.waits.bandwidth if summary.waits is not None else []
+    bandwidth = [part for part in rated if part.bytes and part.ns and part.bus_bytes_per_s]
+    if not bandwidth:
+        return None
+    lead = f"Numbers of {name_time(summary)}. Bandwidth counts from the last arrival on, so it excludes wait time."
+    blocks: list[Block] = [_draw_bandwidth(bandwidth)]
+    communicators = waits_table.tabulate_communicators(summary.waits) if summary.waits is not None else None
+    blocks += [show_grid(communicators)] if communicators is not None and communicators.rows else []
+    return Section("bandwidth", "NCCL bandwidth", lead, blocks, ["analysis/nccl_calls_2dh"])
+
+
+def _draw_bandwidth(bandwidth: Sequence[Bandwidth]) -> Chart:
+    """Return a chart of the bus bandwidth over the size, with logarithmic axes and a colour for each function."""
+    rows = list_bandwidth(bandwidth)
+    sizes, rates = [row.bytes / row.operations for row in rows], [row.bus_bytes_per_s for row in rows]
+    x, y = _make_axis(sizes), _make_axis(rates)
+    shapes = []
+    for n, function in enumerate(sorted({row.function for row in rows})):
+        points = [k for k, row in enumerate(rows) if row.function == function]
+        css = format_colour(LINES[n % len(LINES)])
+        path = draw_points(x.place(np.array(sizes)[points]), y.place(np.array(rates)[points]))
+        shapes.append(Shape("points", css, function, path))
+    legend = [Swatch(shape.css, shape.name) for shape in shapes]
+    sizes, rates = make_log_ticks(x), make_log_ticks(y)
+    x_ticks = x.mark(sizes, map(format_bytes, sizes))
+    y_ticks = y.mark(rates, [str(Rate(rate)) for rate in rates])
+    about = "busbw, as in nccl-tests, over the size that a rank passes to the call."
+    table = show_grid(waits_table.tabulate_bandwidth(bandwidth))
+    return Chart("Bandwidth by size", about, shapes, x_ticks, y_ticks, _HEIGHT, legend, table)
+
+
+def _make_axis(values: Sequence[float]) -> Axis:
+    """Return a logarithmic axis from power of ten to power of ten around positive values."""
+    low, high = max(1.0, min(values)), max(1.0, *values)
+    first, last = np.floor(np.log10(low)), np.ceil(np.log10(high))
+    return Axis(10.0**first, 10.0 ** max(last, first + 1), True)
+
+
+# ---- links -----------------------------------------------------------------------------------------------------------
+
+_MOST_ENDS = 2_048
+"""Most rows of a matrix."""
+_PRESETS = {NVLINK: "hwcounters/nvlink", PCIE: "hwcounters/pcie"}
+_NETWORK_PRESET = "hwcounters/network_cards"
+
+
+def make_link_section(summary: JobSummary) -> Section | None:
+    """Return the section on messages, all-to-all exchanges and counters of links; None without any."""
+    links = None if summary.waits is None else summary.waits.links
+    metrics = summary.link_metrics
+    if links is None and not metrics:
+        return None
+    blocks: list[Block] = []
+    presets: list[str] = []
+    about = [f"Numbers of {name_time(summary)}."]
+    if links is not None:
+        blocks += _show_messages(summary, links)
+        about.append("A message moves data from when both sides run, so its rate excludes wait time.")
+        about.append(f"{NO_COLLECTIVES}.")
+        used = {link.library for link in links.links}
+        presets += [preset for library, preset in ((NCCL, "basics/nccl"), (MPI, "basics/mpi")) if library in used]
+    if metrics:
+        grids = tabulate_link_metrics(metrics), tabulate_links_with_metrics(metrics)
+        blocks += [show_grid(grid, MOST_RANKS) for grid in grids]
+        presets += list(dict.fromkeys(_PRESETS.get(metric.link, _NETWORK_PRESET) for metric in metrics))
+    return Section("links", "Links", " ".join(about), blocks, presets)
+
+
+def _show_messages(summary: JobSummary, links: LinkNumbers) -> list[Block]:
+    """Return what is known of messages and all-to-all exchanges."""
+    blocks: list[Block] = [Paragraph(f"Slow link: {text}.") for text in describe_slow_links(summary.links)]
+    blocks += [show_grid(grid) for grid in (tabulate_message_rates(links), tabulate_exchanges(links)) if grid.rows]
+    for library in (NCCL, MPI):
+        rated = [link for link in links.node_links if link.library == library and link.between_nodes]
+        names = [clean_name(node) for node in links.nodes]
+        blocks += _draw(f"{library} messages between nodes", names, rated, tabulate_node_links(links))
+        names, ends = [name_end(end) for end in links.ends], "GPUs" if library == NCCL else "ranks"
+        for between, where in ((False, "within nodes"), (True, "of different nodes")):
+            rated = [link for link in links.links if link.library == library and link.between_nodes == between]
+            blocks += _draw(f"{library} messages between {ends} {where}", names, rated, tabulate_links(links, between))
+    return blocks
+
+
+def _draw(title: str, names: Sequence[str], links: Sequence[Link], numbers: Grid) -> list[Matrix]:
+    """Return a matrix of the rates of pairs; [] if no rate is known. `names`: of all ends."""
+    rated = [(link, rate) for link in links if (rate := link.bytes_per_s) is not None]
+    used = sorted({index for link in links for index in (link.sender, link.receiver)})
+    if not rated or len(used) > _MOST_ENDS:
+        return []
+    place = {index: n for n, index in enumerate(used)}
+    values = np.full((len(used), len(used)), np.nan)
+    for link, rate in rated:
+        values[place[link.sender], place[link.receiver]] = rate
+    figure = make_matrix([names[index] for index in used], values, HUES["moving"], lambda rate: str(Rate(rate)))
+    about = "Rate while data moves: a row for each sender, a column for each receiver."
+    return [Matrix(title, about, figure, show_grid(numbers))]
+
+
+# ---- pipelines -------------------------------------------------------------------------------------------------------
+
+
+def make_pipeline_section(summary: JobSummary) -> Section | None:
+    """Return the section on the stages of a pipeline; None without a certain pipeline."""
+    pipeline = None if summary.waits is None else summary.waits.pipeline
+    if pipeline is None:
+        return None
+    length = np.maximum(np.array(pipeline.step_ns, np.float64), 1)
+    values = np.array([np.array(stage.bubble_by_step) / len(stage.ends) / length for stage in pipeline.stages])
+    names = [name_stage(pipeline, number) for number in range(len(pipeline.stages))]
+    steps = [str(number) for number in pipeline.steps]
+    figure = make_matrix(names, values, HUES["waiting"], lambda share: format_percent(share, 1), columns=steps)
+    about = "Share of the step: a row for each stage, a column for each step."
+    bubbles = Matrix("Bubble by stage and step", about, figure, show_grid(tabulate_bubbles(pipeline)))
+    sentence = Paragraph(f"{describe_pipeline(summary.pipeline)}.")
+    blocks: list[Block] = [sentence, show_grid(tabulate_pipeline(pipeline)), bubbles]
+    lead = (
+        f"Numbers of {name_time(summary)}. In the bubble, a stage has nothing to do, because its neighbour has not sent"
+        " yet or none of its work is left. In a send wait, the neighbour is not ready to receive."
+    )
+    return Section("pipeline", "Pipeline", lead, blocks, ["analysis/pipeline_bubble"])
