@@ -17,7 +17,7 @@ import time
 LIBRARIES = "import numpy, numba, pyarrow.compute"
 READY = "import nsys2prv_ng.runtime.jit as jit; jit.load_numba()"
 MODULES = (
-    "import nsys2prv_ng.cli.commands, nsys2prv_ng.clock.alignment, nsys2prv_ng.analysis.waits.waits;"
+    "import nsys2prv_ng.cli.summary, nsys2prv_ng.clock.alignment, nsys2prv_ng.analysis.waits.waits;"
     "import nsys2prv_ng.summary.summarize, nsys2prv_ng.summary.text"
 )
 STEPS = {

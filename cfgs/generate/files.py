@@ -64,7 +64,7 @@ The files in `filters/` reduce a trace that is too large, without loading it. Pa
 {table}
 
 `python -m cfgs.generate` writes the presets, `workspaces.xml` and this page from the declarations in `generate/`; with
-`--check` it lists the files that differ. [Recipes](../docs/development/recipes.md#a-preset) describe how to declare one.
+`--check` it lists the files that differ. [Recipes](../docs/development/recipes.md#a-preset) say how to declare one.
 """
 
 

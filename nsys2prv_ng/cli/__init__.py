@@ -1,1 +1,1 @@
-"""The command line: the commands, and how the program starts and ends."""
+"""The command line: one module per command, and how the program starts and ends."""

@@ -15,9 +15,18 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
-from nsys2prv_ng.cli.commands import cfgs, check, inspect, merge, precompile, shard, slurm, summary, translate, what_if
+from nsys2prv_ng.cli.cfgs import cfgs
+from nsys2prv_ng.cli.check import check
 from nsys2prv_ng.cli.compare import SidesCommand, compare
+from nsys2prv_ng.cli.inspect import inspect
+from nsys2prv_ng.cli.merge import merge
 from nsys2prv_ng.cli.options import spell
+from nsys2prv_ng.cli.precompile import precompile
+from nsys2prv_ng.cli.shard import shard
+from nsys2prv_ng.cli.slurm import slurm
+from nsys2prv_ng.cli.summary import summary
+from nsys2prv_ng.cli.translate import translate
+from nsys2prv_ng.cli.what_if import what_if
 from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable
 from nsys2prv_ng.runtime.limits import keep_freed_memory, refuse_pandas
 from nsys2prv_ng.version import __version__
@@ -132,9 +141,10 @@ def _find_command(words: list[str], commands: Mapping[str, Any], take_values: se
 
 def _list_value_flags(commands: Mapping[str, Any]) -> set[str]:
     """Return the flags, long and short, of the options of all commands that take a value."""
-    parameters = [parameter for command in commands.values() for parameter in command.params]
-    options = [option for option in parameters if option.param_type_name == "option" and not option.is_flag]
-    return {flag for option in options for flag in option.opts}
+    options = [option for command in commands.values() for option in command.params]
+    return {
+        flag for option in options if option.param_type_name == "option" and not option.is_flag for flag in option.opts
+    }
 
 
 def _guess(word: str, commands: Iterable[str]) -> str:

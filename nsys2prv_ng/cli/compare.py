@@ -12,8 +12,8 @@ from typer.core import TyperCommand
 
 from nsys2prv_ng import api
 from nsys2prv_ng.api.arguments import find_summary
-from nsys2prv_ng.cli.commands import print_json
 from nsys2prv_ng.cli.options import Json, NoProgress, describe_argument, with_options
+from nsys2prv_ng.cli.printing import print_json
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options.calls import CompareOptions
 from nsys2prv_ng.runtime.progress import Progress
@@ -121,6 +121,7 @@ def _split_sides(words: Sequence[str]) -> list[list[list[Path]]]:
     if len(sides) < 2 or any(side == [[]] for side in sides):
         raise UsageError("write -- between the runs: nsys2prv-ng compare BEFORE... -- AFTER...")
     if not all(capture for side in sides for capture in side):
-        example = "nsys2prv-ng compare A1... + A2... -- B1... + B2..."
-        raise UsageError(f"write + only between two captures of a run: {example}")
+        raise UsageError(
+            "write + only between two captures of a run: nsys2prv-ng compare A1... + A2... -- B1... + B2..."
+        )
     return sides

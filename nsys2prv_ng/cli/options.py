@@ -25,12 +25,8 @@ def describe_argument(metavar: str, help: str) -> Any:
     return typer.Argument(metavar=metavar, help=help, show_default=False, readable=False)
 
 
-def describe_folder(metavar: str, help: str) -> Any:
-    """Return typer's description of an option for a folder, which no call has."""
-    return typer.Option(metavar=metavar, parser=_parse_folder, help=help)
-
-
-def _parse_folder(text: str) -> Path:
+def parse_folder(text: str) -> Path:
+    """Return the folder that was typed for an option that no call has."""
     if not text:  # an empty path would be the current folder
         raise typer.BadParameter("must not be empty")
     return Path(text)
@@ -86,8 +82,9 @@ def _make_parameter(name: str, option: Option[Any, Any]) -> Parameter:
         autocompletion=option.list_completions,
         show_default=option.shown or bool(default),
     )
-    default = False if option.is_flag else default
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, info])
+    return Parameter(
+        name, Parameter.KEYWORD_ONLY, default=False if option.is_flag else default, annotation=Annotated[kind, info]
+    )
 
 
 # ---- errors ----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.cli.commands import find_begin
+from nsys2prv_ng.cli.printing import find_begin
 from nsys2prv_ng.options.calls import TranslateOptions
 from nsys2prv_ng.paraver.load_cost import LoadCost
 from tests.cli.program_runs import run
