@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.summary.answer.answer import answer
 from nsys2prv_ng.summary.efficiency.numbers import Losses
 from nsys2prv_ng.summary.job import JobSummary
@@ -106,6 +107,7 @@ def test_names_of_reports_are_printable(samples: Path) -> None:
         replace(gpu, idle_causes=[replace(each, range=hostile, call=hostile) for each in gpu.idle_causes or []])
         for gpu in found.gpus
     ]
+    scenarios = [replace(part, changes=read_changes(hostile)) for part in what_if.scenarios]
     named = replace(
         found,
         gpus=gpus,
@@ -114,7 +116,9 @@ def test_names_of_reports_are_printable(samples: Path) -> None:
         nccl=[replace(nccl, function=hostile) for nccl in found.nccl],
         launched=[replace(each, range=hostile) for each in found.launched],
         steps=replace(steps, name=hostile),
-        what_if=replace(what_if, scenarios=[replace(part, change=hostile) for part in what_if.scenarios]),
+        what_if=replace(
+            what_if, scenarios=[replace(part, changes=read_changes(hostile)) for part in what_if.scenarios]
+        ),
     )
     for each in (named, replace(named, what_if=None)):
         statements = answer(each).statements
