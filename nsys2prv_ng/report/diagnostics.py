@@ -11,10 +11,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.text.formatting import count_noun
+
+if TYPE_CHECKING:  # what compares saved summaries needs no library
+    from nsys2prv_ng.report.database import Database
 
 TABLE = "DIAGNOSTIC_EVENT"
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.diagnostics import TABLE as DIAGNOSTICS
 from nsys2prv_ng.report.diagnostics import join_text
+
+if TYPE_CHECKING:  # what compares saved summaries needs no library
+    from nsys2prv_ng.report.database import Database
 
 SYSTEM, VCLOCK, NORMALISED = "UTC", "vClock", "normalised time"
 """Clocks: the system clock, the virtual clock of nsys, and one of these two, unknown which."""

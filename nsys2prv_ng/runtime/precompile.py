@@ -38,7 +38,7 @@ _LATE = ("analysis", "intervals", "operations", "clock")
 FOR_TRANSLATE = ("paraver", *_LATE)
 FOR_SUMMARY = ("replay", "summary", *_LATE)
 """Rooms with the kernels that a command needs after it has read its reports, the last ones first."""
-ALL = (*FOR_SUMMARY, *FOR_TRANSLATE[:1], "sources", "job", "records", "report", "arrays", "runtime")
+ALL = (*FOR_SUMMARY, *FOR_TRANSLATE[:1], "sources", "steps", "reading", "records", "report", "arrays", "runtime")
 _RUN = """
 import sys
 folder = sys.argv.pop(1)
