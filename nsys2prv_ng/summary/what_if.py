@@ -85,8 +85,8 @@ def describe_steps(numbers: WhatIfNumbers) -> str:
     if not numbers.steps:
         return f"No steps were found: the whole time is {format_time(numbers.step_ns)}."
     steps = f"{count_noun(numbers.steps, 'step')} of {format_time(numbers.step_ns)} on average"
-    pace = "hosts and GPUs are about equally fast" if numbers.limited_by is None else ""
-    pace = pace or f"{name_limit(numbers.limited_by)} sets the pace"
+    limit = name_limit(numbers.limited_by)
+    pace = f"{limit} sets the pace" if limit else "hosts and GPUs are about equally fast"
     played = describe_replayed(numbers)
     return f"{steps}, which vary by {format_time(numbers.noise_ns)}; {pace}.{f' {played}.' if played else ''}"
 
@@ -99,11 +99,8 @@ def describe_replayed(numbers: WhatIfNumbers) -> str:
     first, last = replayed.steps
     which = f"Only step {first}" if first == last else f"Only steps {first} to {last}"
     were = "was" if first == last else "were"
-    size = (
-        f"{replayed.of_operations / 1e6:.1f} million"
-        if replayed.of_operations >= 1e6
-        else f"{replayed.of_operations:,}"
-    )
+    count = replayed.of_operations
+    size = f"{count / 1e6:.1f} million" if count >= 1e6 else f"{count:,}"
     return f"{which} of {replayed.of_steps:,} {were} replayed: the whole job has {size} operations and calls"
 
 
@@ -119,12 +116,12 @@ def describe_best(numbers: WhatIfNumbers) -> str:
 
 def describe_others(numbers: WhatIfNumbers) -> str:
     """Return a sentence on the changes that save nothing measurable."""
-    scenarios = [scenario for scenario in numbers.scenarios if not scenario.measurable]
     parts = []
-    for text, chosen in (
-        ("Nothing measurable", [s for s in scenarios if s.connected]),
-        ("Not connected to any step, though made ten times longer", [s for s in scenarios if not s.connected]),
+    for text, connected in (
+        ("Nothing measurable", True),
+        ("Not connected to any step, though made ten times longer", False),
     ):
+        chosen = [each for each in numbers.scenarios if not each.measurable and each.connected == connected]
         if chosen:
             parts.append(f"{text}: {_list_first([quote_name(scenario.change) for scenario in chosen])}.")
     return " ".join(parts)
@@ -140,7 +137,5 @@ def describe_unsplit(numbers: WhatIfNumbers) -> str:
     """Return a sentence on NCCL kernels that no change alters; "" if there are none."""
     if not numbers.unsplit_ns:
         return ""
-    return (
-        f"NCCL kernels of {format_time(numbers.unsplit_ns)} a step keep their length in all predictions: whether they"
-        " wait or transfer data is not known."
-    )
+    kept = f"NCCL kernels of {format_time(numbers.unsplit_ns)} a step keep their length in all predictions"
+    return f"{kept}: whether they wait or transfer data is not known."

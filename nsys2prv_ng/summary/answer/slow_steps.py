@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from nsys2prv_ng.light_dataclass import dataclass
@@ -123,13 +123,7 @@ def describe_extra(found: SlowSteps) -> str:
     of_slow, of_usual = _sum_parts(found.slow), _sum_parts(found.usual)
     factor = len(found.slow) / len(found.usual)
     extra = {label: ns - factor * of_usual[label] for label, ns in of_slow.items()}
-    more = {label: ns for label, ns in extra.items() if ns > 0}
-    whole = sum(more.values())
-    shares = [
-        f"{label} {format_percent(ns, whole)}"
-        for label, ns in sorted(more.items(), key=lambda item: -item[1])[:_MOST_PARTS]
-        if ns >= _LEAST_SHARE * whole
-    ]
+    shares = _list_shares({label: ns for label, ns in extra.items() if ns > 0})
     if not shares:
         return ""
     whose = "its additional time" if len(found.slow) == 1 else "their additional time"
@@ -144,13 +138,7 @@ def are_host_bound(found: SlowSteps) -> bool:
 
 def describe_usual(found: SlowSteps) -> str:
     """Return where the GPU time of the usual steps goes, and the option that selects the most of them in a row."""
-    parts = _sum_parts(found.usual)
-    whole = sum(parts.values())
-    shares = [
-        f"{label} {format_percent(ns, whole)}"
-        for label, ns in parts.most_common(_MOST_PARTS)
-        if ns >= _LEAST_SHARE * whole
-    ]
+    shares = _list_shares(_sum_parts(found.usual))
     first, last = _find_longest_run(found)
     times = f"the other {count_noun(len(found.usual), 'step')} ({_format_times(found.usual)})"
     what = f": {', '.join(shares)} of GPU time" if shares else ""
@@ -166,6 +154,13 @@ def _sum_parts(steps: Sequence[StepEfficiency]) -> Counter[str]:
         for part in [] if step.losses is None else list_parts(step.losses):
             sums[part.label] += part.ns
     return sums
+
+
+def _list_shares(times: Mapping[str, float]) -> list[str]:
+    """Return the largest times by their labels, as shares of all."""
+    whole = sum(times.values())
+    largest = sorted(times.items(), key=lambda item: -item[1])[:_MOST_PARTS]
+    return [f"{label} {format_percent(ns, whole)}" for label, ns in largest if ns >= _LEAST_SHARE * whole]
 
 
 def _find_longest_run(found: SlowSteps) -> tuple[int, int]:
@@ -225,12 +220,8 @@ def _find_reason(numbers: SlowStepNumbers, summary: JobSummary) -> Explanation |
     """Return the first reason that is at least half of the difference: a late rank, the host, kernels and transfers."""
     if numbers.late is not None:
         return _blame(numbers.late)
-    found = (
-        reason
-        for reason in (*_find_on_hosts(numbers, summary), *_find_in_changes(numbers))
-        if 2 * reason.ns >= numbers.difference_ns
-    )
-    return next(found, None)
+    found = chain(_find_on_hosts(numbers, summary), _find_in_changes(numbers))
+    return next((reason for reason in found if 2 * reason.ns >= numbers.difference_ns), None)
 
 
 def _blame(late: LateInSlow) -> Explanation:
@@ -250,9 +241,8 @@ def _find_on_hosts(numbers: SlowStepNumbers, summary: JobSummary) -> Iterator[Ex
     for part in numbers.idle:
         by_call[part.name] += part.difference_ns
         by_range[part.range] += part.difference_ns
-    ranges = [
-        (name, ns) for name, ns in by_range.most_common(1) if name not in ("", step) and 2 * ns >= numbers.difference_ns
-    ]
+    least = numbers.difference_ns / 2
+    ranges = [(name, ns) for name, ns in by_range.most_common(1) if name not in ("", step) and ns >= least]
     places = [Place(kind="range", name=name) for name, _ in ranges]
     inside = "".join(f"in range {quote_name(name)}" for name, _ in ranges)
     for call, ns in by_call.most_common(1):

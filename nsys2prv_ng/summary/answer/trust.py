@@ -106,10 +106,7 @@ def describe_limits(waits: WaitNumbers) -> list[str]:
     if waits.not_split:
         reasons = sorted(waits.not_split.items(), key=lambda item: -item[1])
         several = len(reasons) > 1
-        parts = ", ".join(
-            f"{count:,} because {clean_name(reason)}" if several else f"because {clean_name(reason)}"
-            for reason, count in reasons
-        )
+        parts = ", ".join(f"{f'{count:,} ' * several}because {clean_name(reason)}" for reason, count in reasons)
         count = f"{sum(waits.not_split.values()):,} of {_count_kernels(waits)}"
         texts.append(f"{count} may wait or transfer data, {parts}")
     return texts

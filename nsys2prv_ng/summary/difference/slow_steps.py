@@ -230,16 +230,9 @@ def _list_names(job: Job, index: int) -> Table:
     calls = calls.take(np.flatnonzero(~is_system | np.isin(calls.place, list(map_main_threads(report).values()))))
     ranges = load_nvtx_ranges(report, job.store, is_program_domain, with_start_end=True)
     names = [shorten_range_name(domain, name) for domain, name in ranges.keys]
-    return join_tables(
-        [
-            _sum_by_step(
-                CALL, calls.names, calls.name, counted.find_step(calls.place, calls.begin), calls.end - calls.begin
-            ),
-            _sum_by_step(
-                RANGE, names, ranges.key, counted.find_step(ranges.place, ranges.begin), ranges.end - ranges.begin
-            ),
-        ]
-    )
+    step, step_of_range = (counted.find_step(events.place, events.begin) for events in (calls, ranges))
+    of_calls = _sum_by_step(CALL, calls.names, calls.name, step, calls.end - calls.begin)
+    return join_tables([of_calls, _sum_by_step(RANGE, names, ranges.key, step_of_range, ranges.end - ranges.begin)])
 
 
 def _sum_by_step(kind: str, names: Sequence[str], name: IntArray, step: IntArray, ns: IntArray) -> Table:
