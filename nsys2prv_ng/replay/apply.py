@@ -41,9 +41,7 @@ def apply_changes(model: Model, changes: Sequence[Change]) -> IntArray:
     weight = model.graph.weight.copy()
     for change in changes:
         ranks = _mark_ranks(model, change)
-        if change.target == what.NETWORK:
-            _scale_network(model, change, ranks, weight)
-        elif change.target == what.HOST:
+        if change.target == what.HOST:
             on_host = mark_kinds(model.graph.kind, columns.ON_HOST)
             _scale(weight, np.flatnonzero(on_host & ranks), change.factor)
         elif change.target == what.COPIES:
@@ -52,12 +50,9 @@ def apply_changes(model: Model, changes: Sequence[Change]) -> IntArray:
             weight[mark_crossing(model)] = REMOVED
         elif change.target == what.RANK:
             equalise(model, ranks, weight)
-        elif change.target == what.RANGE:
-            _scale_ranges(model, change, ranks, weight)
-        elif change.target == what.CALL:
-            _scale_calls(model, change, ranks, weight)
         else:
-            _scale_kernels(model, change, ranks, weight)
+            others = {what.NETWORK: _scale_network, what.RANGE: _scale_ranges, what.CALL: _scale_calls}
+            others.get(change.target, _scale_kernels)(model, change, ranks, weight)
     if any(change.factor > 1 for change in changes):
         # No node is later than before by more than all that edges have grown.
         grown = np.maximum(weight - model.graph.weight, 0).sum(dtype=np.float64)

@@ -124,11 +124,8 @@ def _list_collectives(job: Job, waits: Waits, items: Items, first_node: int) -> 
     enters &= has_time[group]
     is_released &= has_time[group]
     nodes = first_node + renumbered[group]
-    return (
-        _Releases(nodes[is_released], begin[part][is_released], (low != high)[group][is_released]),
-        make_edges(begin[part][enters], nodes[enters], TOGETHER),
-        reached[has_time],
-    )
+    releases = _Releases(nodes[is_released], begin[part][is_released], (low != high)[group][is_released])
+    return releases, make_edges(begin[part][enters], nodes[enters], TOGETHER), reached[has_time]
 
 
 def _list_messages(job: Job, items: Items) -> list[_Releases]:

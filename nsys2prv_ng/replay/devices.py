@@ -32,17 +32,6 @@ _USUAL_GAP, _USUAL_LAUNCH = 1_000, 5_000
 those of an idle GPU. A job with a queue shows its own."""
 
 
-class Followed(NamedTuple):
-    """Edges between nodes (since, to, kind); the two nodes that each marker joins, and its time (ns), the later one."""
-
-    since: IntArray
-    to: IntArray
-    kind: IntArray
-    one: IntArray
-    other: IntArray
-    time: IntArray
-
-
 def find_launching(operations: PathOperations, calls: PathCalls) -> IntArray:
     """Return the outermost call that launched each operation; NONE if it is not known."""
     call = find_latest(calls.thread, calls.begin, operations.thread, operations.launched)
@@ -58,28 +47,26 @@ def list_device_edges(lanes: Lanes, numbers: Numbers) -> tuple[list[Edges], IntA
     every = np.arange(numbers.operations)
     sent = np.where(launching >= 0, numbers.call_begin + launching, NONE)
     launched = pick(calls.begin, launching, NEVER)
-    followed = _follow_streams(operations, calls, threads, lanes.events, numbers)
-    time = followed.time
+    (since, to, kind), (one, other, time) = _follow_streams(operations, calls, threads, lanes.events, numbers)
     all_times = np.concatenate([operations.begin, operations.end, calls.begin, calls.end, time])
-    on_time = all_times[followed.since] <= all_times[followed.to]
+    on_time = all_times[since] <= all_times[to]
     # An operation that started before the one before it on its stream had ended follows that one's start.
-    early = ~on_time & (followed.kind == GAP) & (followed.since < numbers.call_begin)
-    since = np.where(early, followed.since - numbers.operation_end, followed.since)
+    early = ~on_time & (kind == GAP) & (since < numbers.call_begin)
     latest = np.full(numbers.operations, NEVER)
-    gaps = (followed.kind == GAP) & on_time
-    np.maximum.at(latest, followed.to[gaps], all_times[followed.since[gaps]])
+    gaps = (kind == GAP) & on_time
+    np.maximum.at(latest, to[gaps], all_times[since[gaps]])
     usual_gap, usual_launch = _measure_usual(operations, latest, launched)
     known = np.maximum(latest, launched)
     cause = np.full(known.size, NONE)
     _find_unexplained(lanes.tables.operations, lanes.tables.lists, known, cause)
-    least = np.where(followed.kind == GAP, usual_gap, ALWAYS)
+    after = np.where(early, since - numbers.operation_end, since)
     markers = numbers.others + np.arange(time.size)
     return [
         make_edges(sent, every, LAUNCH, usual_launch),
-        make_edges(since, followed.to, followed.kind, least),
+        make_edges(after, to, kind, np.where(kind == GAP, usual_gap, ALWAYS)),
         make_edges(np.where(cause >= 0, numbers.operation_end + cause, NONE), every, GAP, usual_gap),
-        make_edges(followed.one, markers, GAP),
-        make_edges(followed.other, markers, GAP),
+        make_edges(one, markers, GAP),
+        make_edges(other, markers, GAP),
         _list_own_waits(operations, calls, launching, numbers),
         _list_full_queues(operations, calls, launching, numbers),
     ], time
@@ -152,8 +139,12 @@ def _list_full_queues(operations: PathOperations, calls: PathCalls, launching: I
 
 def _follow_streams(
     operations: PathOperations, calls: PathCalls, threads: PathThreads, events: PathEvents, numbers: Numbers
-) -> Followed:
-    """Follow what streams were given, in the order of the host's calls."""
+) -> tuple[IntTable, IntTable]:
+    """Follow what streams were given, in the order of the host's calls.
+
+    Return edges between nodes (rows since, to, kind), and the two nodes that each marker joins and its time (ns), the
+    later one of theirs, as rows.
+    """
     every = np.arange(numbers.operations)
     # What was launched before the capture was given before everything else; it counts when it ran.
     sent = np.where(operations.launched > NEVER, operations.launched, operations.begin)
@@ -182,15 +173,11 @@ def _follow_streams(
     # Each step makes at most one edge and one marker, or an edge from each stream of a device or process.
     more = devices.count(where[kind == _ASKS_DEVICE]) + processes.count(where[kind == _ASKS_PROCESS])
     given = _Given(*(column[order] for column in (kind, where, index, event, call)))
-    room = _Room(
-        tail=np.full(int(where.max(initial=NONE)) + 1, NONE),
-        recorded=np.full(int(event.max(initial=NONE)) + 1, NONE),
-        edges=np.empty((3, kind.size + more), np.int64),
-        markers=np.empty((3, kind.size), np.int64),
-        op_end=operations.end,
-    )
+    tail, recorded = (np.full(int(number.max(initial=NONE)) + 1, NONE) for number in (where, event))
+    edges, markers = np.empty((3, kind.size + more), np.int64), np.empty((3, kind.size), np.int64)
+    room = _Room(tail, recorded, edges, markers, operations.end)
     count, made = _follow(given, devices, processes, numbers, room)
-    return Followed(*room.edges[:, :count], *room.markers[:, :made])
+    return edges[:, :count], markers[:, :made]
 
 
 class _Given(NamedTuple):

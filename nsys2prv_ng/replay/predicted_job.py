@@ -122,10 +122,8 @@ def _move_spans(span: tuple[IntArray, IntArray], rows: IntArray, clock: RowClock
     """Return the predicted first and last time of the events on each place; places without events stay without."""
     first, last = span
     used = first <= last
-    return (
-        np.where(used, clock(rows, np.where(used, first, 0)), first),
-        np.where(used, clock(rows, np.where(used, last, 0), is_end=True), last),
-    )
+    begin, end = clock(rows, np.where(used, first, 0)), clock(rows, np.where(used, last, 0), is_end=True)
+    return np.where(used, begin, first), np.where(used, end, last)
 
 
 def _move_operations(job: Job, clock: RowClock) -> Operations:
@@ -272,11 +270,10 @@ def make_row_clock(model: Model, time: IntArray) -> RowClock:
 
 def _limit_marks(model: Model, time: IntArray, clock: RowClock) -> Instants:
     """Return the instants of the marks of steps, none of which leaves its place between operations and calls."""
-    at = model.marks.first + np.arange(model.marks.time.size)
-    row = pick(model.lanes.thread_row, model.marks.thread, -1)
-    known = row >= 0
-    row, observed, new = row[known], model.marks.time[known], time[at][known]
-    return clock.limit(Instants(row, observed, new))
+    marks = model.marks
+    row = pick(model.lanes.thread_row, marks.thread, -1)
+    known = np.flatnonzero(row >= 0)
+    return clock.limit(Instants(row[known], marks.time[known], time[marks.first + known]))
 
 
 def _join_gpus(exact: Instants, tree: ObjectTree) -> tuple[Instants, IntArray]:

@@ -189,17 +189,14 @@ class Experiment:
             return True
         unlike = (what.WAITS, what.RANK)
         longer = [replace(change, factor=_CONTROL) for change in changes if change.target not in unlike]
-        if not longer:
-            return False
-        return self.play(longer)[0].mean_ns > self.observed.mean_ns + 1
+        return bool(longer) and self.play(longer)[0].mean_ns > self.observed.mean_ns + 1
 
     def _list_ranks(self, outcome: Outcome) -> list[RankSaving]:
         whole = self.model.job.whole
+        means = zip(outcome.tasks.tolist(), self.observed.task_mean_ns, outcome.task_mean_ns, strict=True)
         return [
             RankSaving(rank=whole.ranks[task], task=whole.model.tasks[task].name, saving_ns=round(before - after))
-            for task, before, after in zip(
-                outcome.tasks.tolist(), self.observed.task_mean_ns, outcome.task_mean_ns, strict=True
-            )
+            for task, before, after in means
         ]
 
     def list_limits(self, outcome: Outcome, weight: IntArray) -> list[Limit]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.replay.numbers import Limit, Slack, WhatIfNumbers
+from nsys2prv_ng.replay.numbers import Limit, WhatIfNumbers
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Grid, Name, Ns, Share, make_columns
 from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
@@ -44,19 +44,13 @@ def tabulate_scenarios(numbers: WhatIfNumbers) -> Grid:
 
 
 def tabulate_slack(numbers: WhatIfNumbers) -> Grid:
-    """Return by how much ranges and classes of kernels may grow before the steps do."""
+    """Return by how much ranges and classes of kernels may grow before the steps do, the least slack first."""
     rows: list[list[Cell]] = [
         [Name(slack.target), Ns(slack.own_ns), UNLIMITED if slack.slack_ns is None else Ns(slack.slack_ns)]
-        for slack in _sort(numbers.slack)
+        for slack in sorted(numbers.slack, key=lambda own: (own.slack_ns is None, own.slack_ns or 0, -own.own_ns))
     ]
     caption = "Slack per step of a rank, before steps take longer"
     return Grid(caption=caption, columns=make_columns("range or kernels", "time", "slack"), rows=rows, names=1)
-
-
-def _sort(slack: list[Slack]) -> list[Slack]:
-    """Return the least slack first, and the longest of equal ones."""
-    unlimited = max((own.slack_ns or 0 for own in slack), default=0) + 1
-    return sorted(slack, key=lambda own: (unlimited if own.slack_ns is None else own.slack_ns, -own.own_ns))
 
 
 _MOST_SCENARIOS = 12
@@ -123,14 +117,10 @@ def describe_others(numbers: WhatIfNumbers) -> str:
     ):
         chosen = [each for each in numbers.scenarios if not each.measurable and each.connected == connected]
         if chosen:
-            parts.append(f"{text}: {_list_first([quote_name(scenario.change) for scenario in chosen])}.")
+            more = f" and {len(chosen) - _MOST_NAMED:,} more" if len(chosen) > _MOST_NAMED else ""
+            names = [quote_name(scenario.change) for scenario in chosen[:_MOST_NAMED]]
+            parts.append(f"{text}: {', '.join(names)}{more}.")
     return " ".join(parts)
-
-
-def _list_first(names: list[str]) -> str:
-    """Return the first names, and how many more there are."""
-    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def describe_unsplit(numbers: WhatIfNumbers) -> str:

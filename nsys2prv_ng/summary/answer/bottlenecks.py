@@ -96,18 +96,15 @@ START_UP = Bottleneck(
     preset="analysis/slow_steps",
     evidence=("slow_steps", "steps"),
 )
-SLOW_STEPS = Bottleneck(
+SLOW_STEPS = replace(
+    START_UP,
     key="slow steps",
     title="Slow steps",
     rule="at most a third of four or more steps take twice the median or more, and they cost a quarter of the time of "
     "all",
     applies=rules.has_slow_steps,
-    of_steps=True,
-    gains=(),
-    places=where.find_slow_steps,
     hint="find what only these steps do: new shapes (pad, bucket, warm up), checkpoints, evaluation, data, library "
     "loads",
-    preset="analysis/slow_steps",
     evidence=("slow_steps", "steps", "efficiency"),
 )
 COMPUTE = Bottleneck(

@@ -12,15 +12,9 @@ from nsys2prv_ng.summary.efficiency.numbers import StepEfficiency
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS, list_parts
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.steps.numbers import LateInSlow, SlowStepNumbers
+from nsys2prv_ng.summary.steps.table import list_numbers
 from nsys2prv_ng.summary.verdict import Place
-from nsys2prv_ng.text.formatting import (
-    count_noun,
-    format_number_ranges,
-    format_percent,
-    format_span,
-    format_time,
-    join_first,
-)
+from nsys2prv_ng.text.formatting import count_noun, format_percent, format_span, format_time
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name
 
 _FACTOR = 2
@@ -30,7 +24,7 @@ _MOST_SLOW = 1 / 3
 _FEWEST_STEPS = 4
 _LEAST_SHARE = 0.05
 """Least part of the steps' time that slow steps cost, and least part of GPU time that is worth a word."""
-_MOST_NUMBERS, _MOST_PARTS = 8, 3
+_MOST_PARTS = 3
 
 
 @dataclass(frozen=True)
@@ -92,7 +86,7 @@ def find_slow_steps(summary: JobSummary) -> SlowSteps | None:
 
 def describe_slow(found: SlowSteps, name: str) -> str:
     """Return how many steps are slow, and how long they take."""
-    which = join_first(format_number_ranges([step.number for step in found.slow]).split(","), _MOST_NUMBERS)
+    which = list_numbers([step.number for step in found.slow])
     takes = f"{name} {which} takes {_format_times(found.slow)}"
     if len(found.slow) > 1:
         count = f"{len(found.slow):,} of {count_noun(len(found.slow) + len(found.usual), 'step')}"

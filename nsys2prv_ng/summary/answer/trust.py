@@ -89,11 +89,10 @@ def describe_opaque_graphs(summary: JobSummary) -> str:
         return ""
     window = choose_window(summary.efficiency, summary.steps)
     losses = window.numbers.losses
-    if losses is None or not losses.whole_graph_ns:
+    whole = 0 if losses is None else losses.devices * window.numbers.window_ns
+    if losses is None or not losses.whole_graph_ns or losses.whole_graph_ns < _LEAST_GRAPHS * whole:
         return ""
-    if losses.whole_graph_ns < _LEAST_GRAPHS * losses.devices * window.numbers.window_ns:
-        return ""
-    share = format_percent(losses.whole_graph_ns, losses.devices * window.numbers.window_ns)
+    share = format_percent(losses.whole_graph_ns, whole)
     return f"{share} of GPU time is in opaque CUDA graphs, which may compute, wait or transfer; to know, {REMEDY}"
 
 

@@ -98,11 +98,7 @@ def _compare(
     a: JobSummary, b: JobSummary, kind: Kind, before: Mapping[str, _Named], after: Mapping[str, _Named]
 ) -> list[Change]:
     """Return the change of each name, the largest first."""
-    names = [
-        name
-        for name in dict.fromkeys([*before, *after])
-        if any(side[name].ns for side in (before, after) if name in side)
-    ]
+    names = [name for name in {**before, **after} if any(name in side and side[name].ns for side in (before, after))]
     changes = [_make_change(a, b, kind, name, before.get(name), after.get(name)) for name in names]
     return sorted(changes, key=lambda change: -abs(change.difference_ns))
 

@@ -90,14 +90,12 @@ def describe_path(path: PathNumbers | None, *, has_several: bool, is_part: bool)
     """
     if path is None or not path.window_ns:
         return ""
-    shares = [
-        f"{format_percent(ns, path.window_ns)} {_lower(name)}"
-        for name, ns in path.classes.items()
-        if ns >= _LEAST_SHARE * path.window_ns
-    ][:_MOST_CLASSES]
+    least = _LEAST_SHARE * path.window_ns
+    classes = [(name, ns) for name, ns in path.classes.items() if ns >= least][:_MOST_CLASSES]
+    shares = [f"{format_percent(ns, path.window_ns)} {_lower(name)}" for name, ns in classes]
     text = f"The critical path{_describe_window(path)} is {', '.join(shares)}"
     first = next(iter(path.parts), None)  # None only in a summary that another program wrote
-    if first is not None and first.ns >= _LEAST_SHARE * path.window_ns:
+    if first is not None and first.ns >= least:
         task = find_main_task(first) if has_several else ""
         where = f" of {task}" if task else ""
         text += f"; most in {_name_part(first)}{where}: {format_percent(first.ns, path.window_ns)}"
@@ -133,14 +131,10 @@ def describe_tasks(path: PathNumbers) -> str:
     """Return a sentence on the shares of tasks in the path; "" if it stays on one task."""
     if len(path.ranks) < 2:
         return ""
-    shares = [
-        f"{name_task(task.rank, task.task)} {format_percent(task.ns, path.window_ns)}"
-        for task in path.ranks[:MOST_ROWS]
-    ]
+    ranks = path.ranks[:MOST_ROWS]
+    shares = [f"{name_task(rank.rank, rank.task)} {format_percent(rank.ns, path.window_ns)}" for rank in ranks]
     text = f"It changes tasks {count_noun(path.switches, 'time')}: {', '.join(shares)}"
     if path.unsure:
-        text += (
-            f". In {path.unsure:,} of {count_noun(path.followed, 'wait')} that it follows, the clocks do not tell for "
-            "sure which rank was last"
-        )
+        waits = f"{path.unsure:,} of {count_noun(path.followed, 'wait')}"
+        text += f". In {waits} that it follows, the clocks do not tell for sure which rank was last"
     return text

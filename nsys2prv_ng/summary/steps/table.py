@@ -23,9 +23,14 @@ def list_slow_tables(numbers: SlowStepNumbers) -> list[Grid]:
     return [_tabulate_parts(numbers), _tabulate_changes(numbers)]
 
 
+def list_numbers(numbers: Sequence[int]) -> str:
+    """Return the numbers of steps as ranges, with dots after the first ones: 3-5, 9, ..."""
+    return join_first(format_number_ranges(numbers).split(","), _MOST_NUMBERS)
+
+
 def _describe(numbers: SlowStepNumbers) -> str:
     """Return which steps are compared."""
-    which = join_first(format_number_ranges(numbers.slow).split(","), _MOST_NUMBERS)
+    which = list_numbers(numbers.slow)
     slow = f"Slow step {which}" if len(numbers.slow) == 1 else f"Slow steps {which}"
     return f"{slow} against {count_noun(len(numbers.usual), 'usual step')}"
 
