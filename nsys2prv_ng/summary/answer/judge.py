@@ -11,7 +11,6 @@ from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.answer import bottlenecks
 from nsys2prv_ng.summary.answer.bottlenecks import BOTTLENECKS, Bottleneck
 from nsys2prv_ng.summary.answer.case import HALF, LEAST, NETWORK_BOUND, WAIT_BOUND, Case, is_worth
-from nsys2prv_ng.summary.job import JobSummary
 
 _CLASSES = [each for each in BOTTLENECKS if each.refines is None]
 _BY_LOSS = [each for each in _CLASSES if each.applies is None and each.loss and each != bottlenecks.UNCLASSIFIED]
@@ -54,18 +53,13 @@ def _find_largest(case: Case) -> Bottleneck:
     if best is not None and best.share >= LEAST:
         return _find_by_bound(case, best)
     loses = lost[largest] >= LEAST * case.gpu_ns
-    if loses and not _could_find_savings(case.summary):
-        return largest
+    numbers = case.summary.what_if
+    if loses and (numbers is None or numbers.noise_ns >= LEAST * numbers.step_ns):
+        return largest  # no replay, or steps vary so much that it cannot measure a saving of 5 %
     if losses.compute_ns >= HALF * case.gpu_ns:
         return bottlenecks.COMPUTE
     gains = any(change.share >= LEAST for change in case.changes)
     return largest if loses and (gains or largest.bound is None) else bottlenecks.NOTHING
-
-
-def _could_find_savings(summary: JobSummary) -> bool:
-    """Return whether a replay tried changes, and steps vary so little that a saving of 5 % is measurable."""
-    numbers = summary.what_if
-    return numbers is not None and numbers.noise_ns < LEAST * numbers.step_ns
 
 
 def _find_by_bound(case: Case, best: Scenario) -> Bottleneck:
@@ -78,15 +72,11 @@ def _find_by_bound(case: Case, best: Scenario) -> Bottleneck:
         return found
     other = case.bounds.get(NETWORK_BOUND if found == bottlenecks.IMBALANCE else WAIT_BOUND)
     if other is not None and other.saving_ns >= _CLOSE * best.saving_ns:
-        wait, transfer = _measure_communication(case)
+        # Over all ranks: how long NCCL kernels and MPI calls waited, and how long they transferred data.
+        wait = sum(rank.wait_ns for rank in case.ranks) + sum(mpi.wait_ns for mpi in case.mpi)
+        transfer = sum(rank.transfer_ns for rank in case.ranks) + sum(mpi.transfer_ns for mpi in case.mpi)
         return bottlenecks.IMBALANCE if wait > transfer else bottlenecks.TRANSFER
     return found
-
-
-def _measure_communication(case: Case) -> tuple[int, int]:
-    """Return how long (ns, over all ranks) NCCL kernels and MPI calls waited, and how long they transferred data."""
-    wait = sum(rank.wait_ns for rank in case.ranks) + sum(mpi.wait_ns for mpi in case.mpi)
-    return wait, sum(rank.transfer_ns for rank in case.ranks) + sum(mpi.transfer_ns for mpi in case.mpi)
 
 
 def _classify_hosts(case: Case) -> Bottleneck | None:

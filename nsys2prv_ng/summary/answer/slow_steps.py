@@ -72,12 +72,11 @@ def find_slow_steps(summary: JobSummary) -> SlowSteps | None:
     steps, efficiency = summary.steps, summary.efficiency
     if steps is None or efficiency is None or steps.turns_ns is not None or not steps.median_ns:
         return None
-    if len(efficiency.steps) < steps.count:  # only the first of very many steps are listed
+    least, count = _FACTOR * steps.median_ns, len(efficiency.steps)
+    if count < steps.count:  # only the first of very many steps are listed
         return None
-    least = _FACTOR * steps.median_ns
     slow = [step for step in efficiency.steps if step.window_ns >= least]
     usual = [step for step in efficiency.steps if step.window_ns < least]
-    count = len(efficiency.steps)
     if not slow or count < _FEWEST_STEPS or len(slow) > _MOST_SLOW * count:
         return None
     found = SlowSteps(slow, usual, steps.median_ns)
