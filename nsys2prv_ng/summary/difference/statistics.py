@@ -62,7 +62,8 @@ def compare_ranks(a: Sequence[float], b: Sequence[float]) -> float:
     values = np.concatenate([a, b]).astype(np.float64)
     ordered = np.sort(values)
     # Twice the rank (from 1) of each value: equal values share the mean of their ranks.
-    ranks = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") + 1
+    below, until = np.searchsorted(ordered, values, "left"), np.searchsorted(ordered, values, "right")
+    ranks = (below + until + 1).astype(np.int64)
     n, total = len(a), ranks.size
     mean = n * (total + 1)  # mean of twice the sum of the ranks of a
     away = abs(int(ranks[:n].sum()) - mean)
