@@ -18,8 +18,7 @@ from nsys2prv_ng.replay.columns import CALL, CODE, COPY, FAR, KERNEL, NEAR, NONE
 from nsys2prv_ng.replay.excerpt import choose_excerpt, is_too_large
 from nsys2prv_ng.replay.model import Model, load_model
 from nsys2prv_ng.replay.numbers import Limit, Scenario, Slack, WhatIfNumbers
-from nsys2prv_ng.replay.outcome import Outcome
-from nsys2prv_ng.replay.what_if import Experiment
+from nsys2prv_ng.replay.what_if import Experiment, Outcome
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
 
@@ -96,7 +95,12 @@ def analyse(
     slowest = next((limit.rank for limit in limits if limit.rank is not None), None)
     likely = [] if scenarios else [[change] for change in list_candidates(totals, ranges, classes, slowest)]
     sums = {what.RANGE: ranges, what.CLASS: classes} if with_slack else {}
-    targets = _choose_targets(totals, sums)
+    parts = max(observed.lengths.size * observed.tasks.size, 1)
+    targets = [
+        (kind, name, ns // parts)
+        for kind, times in sums.items()
+        for name, ns in choose_largest(times, _MOST_SLACK, totals.least_ns)
+    ]
     threads = min(_AT_ONCE, model.job.engine.cores)
     _ = model.scaled_operation, model.is_memory  # from Python 3.12 on, each thread would compute them
     todo = len(scenarios) + len(likely) + len(targets)
@@ -105,7 +109,10 @@ def analyse(
         for scenario in run_in_threads(experiment.run, [*scenarios, *likely], threads):
             tried.append(scenario)
             step.update(1)
-        found = filter(_is_likely, tried[len(scenarios) :])
+        # Those with an influence on the steps that may be a gain.
+        found = [
+            each for each in tried[len(scenarios) :] if each.connected and (each.saving_ns >= 0 or not each.measurable)
+        ]
         tried[len(scenarios) :] = sorted(found, key=lambda scenario: -scenario.saving_ns)
         slack = []
         for target in targets:
@@ -123,11 +130,6 @@ def analyse(
     )
 
 
-def _is_likely(scenario: Scenario) -> bool:
-    """Return whether a change has an influence on the steps that may be a gain."""
-    return scenario.connected and (scenario.saving_ns >= 0 or not scenario.measurable)
-
-
 def _confirm_limit(experiment: Experiment, limits: Sequence[Limit]) -> Limit | None:
     """Return what sets the pace; None if hosts do, but nothing measurable is gained without them.
 
@@ -138,17 +140,6 @@ def _confirm_limit(experiment: Experiment, limits: Sequence[Limit]) -> Limit | N
         return first
     without = experiment.run([Change(what.HOST)])
     return first if without.measurable and without.share > _LEAST_GAIN else None
-
-
-def _choose_targets(totals: Totals, sums: dict[str, dict[str, int]]) -> list[tuple[str, str, int]]:
-    """Return (kind, name, time in ns of a step on a rank) of the largest ranges and classes of kernels."""
-    observed = totals.observed
-    parts = max(observed.lengths.size * observed.tasks.size, 1)
-    return [
-        (kind, name, ns // parts)
-        for kind, times in sums.items()
-        for name, ns in choose_largest(times, _MOST_SLACK, totals.least_ns)
-    ]
 
 
 # ---- candidates ------------------------------------------------------------------------------------------------------
@@ -162,7 +153,6 @@ class Totals:
 
     def __init__(self, model: Model, observed: Outcome) -> None:
         self._model = model
-        self.observed = observed
         graph = model.graph
         ends = graph.time[graph.to]
         self._inside = (ends > observed.begin) & (ends <= observed.end)

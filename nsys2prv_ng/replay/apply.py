@@ -17,33 +17,16 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, BoolTable, FloatArray, FloatTable, Int32Array, IntArray, IntTable
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.replay import changes as what
+from nsys2prv_ng.replay import columns
 from nsys2prv_ng.replay.changes import Change
-from nsys2prv_ng.replay.columns import (
-    CALL,
-    CODE,
-    FAR,
-    FREE,
-    GAP,
-    HANDOVER,
-    LAUNCH,
-    NEAR,
-    NETWORK,
-    NONE,
-    ON_HOST,
-    REMOVED,
-    STAGE,
-    TOGETHER,
-    WAKE,
-    mark_at,
-    mark_kinds,
-)
+from nsys2prv_ng.replay.columns import CODE, NETWORK, NONE, REMOVED, STAGE, mark_at, mark_kinds
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.runtime.kernels import search
 from nsys2prv_ng.sources.cuda.kernel_classes import OTHER
 from nsys2prv_ng.text.formatting import quote_shortened
 
-_WAITING = (WAKE, FREE, HANDOVER, NEAR, FAR, STAGE)
+_WAITING = (columns.WAKE, columns.FREE, columns.HANDOVER, columns.NEAR, columns.FAR, STAGE)
 """Edges that a call which is not made lacks."""
 _LONGEST = 2**61
 """Most time (ns) that changes may add: times of nodes are below 2**62."""
@@ -58,23 +41,18 @@ def apply_changes(model: Model, changes: Sequence[Change]) -> IntArray:
     weight = model.graph.weight.copy()
     for change in changes:
         ranks = _mark_ranks(model, change)
-        if change.target == what.NETWORK:
-            _scale_network(model, change, ranks, weight)
-        elif change.target == what.HOST:
-            chosen = mark_kinds(model.graph.kind, ON_HOST) & ranks
-            _scale(weight, np.flatnonzero(chosen), change.factor)
+        if change.target == what.HOST:
+            on_host = mark_kinds(model.graph.kind, columns.ON_HOST)
+            _scale(weight, np.flatnonzero(on_host & ranks), change.factor)
         elif change.target == what.COPIES:
             _scale_operations(model, model.is_memory, ranks, change.factor, weight)
         elif change.target == what.WAITS:
             weight[mark_crossing(model)] = REMOVED
         elif change.target == what.RANK:
             equalise(model, ranks, weight)
-        elif change.target == what.RANGE:
-            _scale_ranges(model, change, ranks, weight)
-        elif change.target == what.CALL:
-            _scale_calls(model, change, ranks, weight)
         else:
-            _scale_kernels(model, change, ranks, weight)
+            others = {what.NETWORK: _scale_network, what.RANGE: _scale_ranges, what.CALL: _scale_calls}
+            others.get(change.target, _scale_kernels)(model, change, ranks, weight)
     if any(change.factor > 1 for change in changes):
         # No node is later than before by more than all that edges have grown.
         grown = np.maximum(weight - model.graph.weight, 0).sum(dtype=np.float64)
@@ -139,7 +117,7 @@ def _scale_operations(model: Model, chosen: BoolArray, ranks: BoolArray, factor:
     _scale(weight, ends, factor)
     if not factor:
         begins = own[~is_end]
-        begins = begins[mark_kinds(graph.kind[begins], (GAP, LAUNCH))]
+        begins = begins[mark_kinds(graph.kind[begins], (columns.GAP, columns.LAUNCH))]
         weight[begins] = np.minimum(weight[begins], 0)
         weight[ends[mark_kinds(graph.kind[ends], NETWORK) & (graph.since[ends] >= model.numbers.others)]] = REMOVED
 
@@ -192,7 +170,7 @@ def _scale_ranges(model: Model, change: Change, ranks: BoolArray, weight: IntArr
 
 
 def _scale_network(model: Model, change: Change, ranks: BoolArray, weight: IntArray) -> None:
-    kinds = {what.WITHIN: (NEAR,), what.BETWEEN: (FAR,)}.get(change.name, NETWORK)
+    kinds = {what.WITHIN: (columns.NEAR,), what.BETWEEN: (columns.FAR,)}.get(change.name, NETWORK)
     chosen = mark_kinds(model.graph.kind, kinds) & ranks
     if not chosen.any():
         raise UsageError(f"no communication {change.name or 'between ranks'} can be split into waiting and moving")
@@ -202,12 +180,9 @@ def _scale_network(model: Model, change: Change, ranks: BoolArray, weight: IntAr
 def mark_crossing(model: Model) -> BoolArray:
     """Mark the edges by which a rank waits for other ranks."""
     graph, numbers = model.graph, model.numbers
-    begin = np.where(
-        graph.to < numbers.call_begin,
-        graph.to - numbers.operations,
-        np.where(graph.to >= numbers.call_end, graph.to - numbers.calls, NONE),
-    )
-    return mark_kinds(graph.kind, NETWORK) & (graph.since != begin) | (graph.kind == TOGETHER)
+    begin = np.where(graph.to >= numbers.call_end, graph.to - numbers.calls, NONE)
+    begin = np.where(graph.to < numbers.call_begin, graph.to - numbers.operations, begin)
+    return mark_kinds(graph.kind, NETWORK) & (graph.since != begin) | (graph.kind == columns.TOGETHER)
 
 
 def equalise(model: Model, ranks: BoolArray, weight: IntArray) -> None:
@@ -229,7 +204,7 @@ def equalise(model: Model, ranks: BoolArray, weight: IntArray) -> None:
     staged = np.flatnonzero(graph.kind == STAGE)
     scaled = np.rint(weight[staged] * factor[graph.since[staged]])
     weight[staged] = np.where(weight[staged] < 0, weight[staged], scaled)  # what was removed stays so
-    on_host = mark_kinds(graph.kind, (CODE, CALL)) & (model.edge_thread >= 0)
+    on_host = mark_kinds(graph.kind, (CODE, columns.CALL)) & (model.edge_thread >= 0)
     equalise_keys(model, on_host, model.edge_range, ranks, weight)
 
 

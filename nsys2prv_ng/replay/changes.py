@@ -41,11 +41,10 @@ class Change:
     def __str__(self) -> str:
         if self.target == UNKNOWN:
             return self.name
-        where = (
-            "" if self.ranks is None else f" on rank{'s' * (len(self.ranks) > 1)} {format_number_ranges(self.ranks)}"
-        )
+        ranks = format_number_ranges(self.ranks or ())
+        where = "" if self.ranks is None else f" on rank{'s' * (len(self.ranks) > 1)} {ranks}"
         if self.target == RANK:
-            return f"rank {format_number_ranges(self.ranks or ())} = median"
+            return f"rank {ranks} = median"
         if self.target == NETWORK:
             speed = "= ideal" if not self.factor else f"* {1 / self.factor:g}"
             return f"network {self.name} {speed}".replace("  ", " ") + where
@@ -102,11 +101,11 @@ def read_changes(text: str) -> tuple[Change, ...]:
 
 
 def _make_change(match: re.Match[str]) -> Change:
-    ranks = None if match["ranks"] is None else _parse_ranks(match["ranks"])
+    ranks = None if match["ranks"] is None else tuple(parse_number_ranges(match["ranks"]))
     if match["rank"]:
         if ranks is not None:
             raise UsageError("'rank N = median' names its rank already")
-        return Change(RANK, ranks=_parse_ranks(match["rank"]))
+        return Change(RANK, ranks=tuple(parse_number_ranges(match["rank"])))
     if match["network"]:
         speed = float(match["speed"] or 0)
         if match["speed"] and speed < _LEAST_SPEED:
@@ -121,7 +120,3 @@ def _make_change(match: re.Match[str]) -> Change:
         return Change(match["named"], match["name"], float(match["factor"] or 0), ranks)
     target = match["host"] or match["copies"]
     return Change(target, factor=float(match[f"{target}_factor"] or 0), ranks=ranks)
-
-
-def _parse_ranks(text: str) -> tuple[int, ...]:
-    return tuple(parse_number_ranges(text))

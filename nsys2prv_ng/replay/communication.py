@@ -13,7 +13,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.path.lanes import Lanes
-from nsys2prv_ng.analysis.waits.clocks import Parts, get_uncertainty, mark_mpi, place_parts
+from nsys2prv_ng.analysis.waits.clocks import get_uncertainty, mark_mpi, place_parts
 from nsys2prv_ng.analysis.waits.rules import mark_waiting_sends
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.pick import pick
@@ -36,10 +36,7 @@ class Items(NamedTuple):
     def find(self, is_call: BoolArray, row: IntArray, begin: IntArray) -> IntArray:
         """Return the node at which each operation or call starts; NONE if there is none."""
         found = np.full(row.size, NONE, np.int64)
-        for which, known, first in (
-            (~is_call, self.operations, 0),
-            (is_call, self.calls, self.numbers.call_begin),
-        ):
+        for which, known, first in ((~is_call, self.operations, 0), (is_call, self.calls, self.numbers.call_begin)):
             at = find_rows(known, [row[which], begin[which]])
             found[which] = np.where(at >= 0, first + at, NONE)
         return found
@@ -53,11 +50,7 @@ class Items(NamedTuple):
 def make_items(lanes: Lanes, numbers: Numbers) -> Items:
     """Return the operations and calls of lanes by row and start."""
     thread_row = pick(lanes.thread_row, lanes.calls.thread, NONE)
-    return Items(
-        numbers,
-        operations=(lanes.operation_row, lanes.operations.begin),
-        calls=(thread_row, lanes.calls.begin),
-    )
+    return Items(numbers, (lanes.operation_row, lanes.operations.begin), (thread_row, lanes.calls.begin))
 
 
 class _Releases(NamedTuple):
@@ -98,8 +91,7 @@ def list_communication(job: Job, waits: Waits, items: Items, first_node: int, ti
     far = np.zeros(starts.size, np.bool_)
     np.logical_or.at(far, index, releases.is_far)
     moving = every[items.get_ends(starts)] - latest
-    kind = np.where(releases.is_far, FAR, NEAR)
-    edges = [together, make_edges(releases.since, end, kind, moving[index])]
+    edges = [together, make_edges(releases.since, end, np.where(releases.is_far, FAR, NEAR), moving[index])]
     return Communication(edges, reached, starts, np.where(far, FAR, NEAR), moving)
 
 
@@ -110,7 +102,8 @@ def _list_collectives(job: Job, waits: Waits, items: Items, first_node: int) -> 
     number = np.repeat(np.arange(len(operations)), np.diff(operations.first))
     is_call = mark_mpi(table, operations.part)
     begin = items.find(is_call, parts.row, parts.begin)
-    known = (begin >= 0) & _mark_split(waits, parts)
+    is_split = np.append(waits.has_parts, False)[find_rows([waits.row, waits.begin], [parts.row, parts.begin])]
+    known = (begin >= 0) & is_split
     kind = table.kind[operations.part].astype(np.int64)
     known &= np.isin(kind, (SYNCHRONISING, FROM_ROOT, TO_ROOT))
     lacking = np.zeros(len(operations), np.bool_)
@@ -131,17 +124,8 @@ def _list_collectives(job: Job, waits: Waits, items: Items, first_node: int) -> 
     enters &= has_time[group]
     is_released &= has_time[group]
     nodes = first_node + renumbered[group]
-    return (
-        _Releases(nodes[is_released], begin[part][is_released], (low != high)[group][is_released]),
-        make_edges(begin[part][enters], nodes[enters], TOGETHER),
-        reached[has_time],
-    )
-
-
-def _mark_split(waits: Waits, parts: Parts) -> BoolArray:
-    """Mark the parts of operations whose time is known to be waiting or moving."""
-    at = find_rows([waits.row, waits.begin], [parts.row, parts.begin])
-    return np.append(waits.has_parts, False)[at]
+    releases = _Releases(nodes[is_released], begin[part][is_released], (low != high)[group][is_released])
+    return releases, make_edges(begin[part][enters], nodes[enters], TOGETHER), reached[has_time]
 
 
 def _list_messages(job: Job, items: Items) -> list[_Releases]:

@@ -10,22 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.path.columns import (
-    BEGIN,
-    END,
-    NEVER,
-    NO_SYNC,
-    SYNC_DEVICE,
-    SYNC_OPERATION,
-    SYNC_PROCESS,
-    SYNC_STREAM,
-    PathCalls,
-    PathEvents,
-    PathLists,
-    PathOperations,
-    PathThreads,
-)
-from nsys2prv_ng.analysis.path.columns import GAP as AFTER_OPERATION
+from nsys2prv_ng.analysis.path import columns as path
+from nsys2prv_ng.analysis.path.columns import NEVER, PathCalls, PathEvents, PathLists, PathOperations, PathThreads
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.path.streams import ASKS, ASKS_STREAM, LAUNCHES, RECORDS, WAITS
 from nsys2prv_ng.analysis.path.walk import find_cause
@@ -46,17 +32,6 @@ _USUAL_GAP, _USUAL_LAUNCH = 1_000, 5_000
 those of an idle GPU. A job with a queue shows its own."""
 
 
-class Followed(NamedTuple):
-    """Edges between nodes (since, to, kind); the two nodes that each marker joins, and its time (ns), the later one."""
-
-    since: IntArray
-    to: IntArray
-    kind: IntArray
-    one: IntArray
-    other: IntArray
-    time: IntArray
-
-
 def find_launching(operations: PathOperations, calls: PathCalls) -> IntArray:
     """Return the outermost call that launched each operation; NONE if it is not known."""
     call = find_latest(calls.thread, calls.begin, operations.thread, operations.launched)
@@ -71,30 +46,28 @@ def list_device_edges(lanes: Lanes, numbers: Numbers) -> tuple[list[Edges], IntA
     launching = find_launching(operations, calls)
     every = np.arange(numbers.operations)
     sent = np.where(launching >= 0, numbers.call_begin + launching, NONE)
-    begins = calls.begin[launching] if calls.begin.size else np.full(every.size, NEVER)
-    followed = _follow_streams(operations, calls, threads, lanes.events, numbers)
-    time = followed.time
+    launched = pick(calls.begin, launching, NEVER)
+    (since, to, kind), (one, other, time) = _follow_streams(operations, calls, threads, lanes.events, numbers)
     all_times = np.concatenate([operations.begin, operations.end, calls.begin, calls.end, time])
-    on_time = all_times[followed.since] <= all_times[followed.to]
+    on_time = all_times[since] <= all_times[to]
     # An operation that started before the one before it on its stream had ended follows that one's start.
-    early = ~on_time & (followed.kind == GAP) & (followed.since < numbers.call_begin)
-    since = np.where(early, followed.since - numbers.operation_end, followed.since)
+    early = ~on_time & (kind == GAP) & (since < numbers.call_begin)
     latest = np.full(numbers.operations, NEVER)
-    gaps = (followed.kind == GAP) & on_time
-    np.maximum.at(latest, followed.to[gaps], all_times[followed.since[gaps]])
-    usual_gap, usual_launch = _measure_usual(operations, latest, np.where(launching >= 0, begins, NEVER))
-    known = np.maximum(latest, np.where(launching >= 0, begins, NEVER))
+    gaps = (kind == GAP) & on_time
+    np.maximum.at(latest, to[gaps], all_times[since[gaps]])
+    usual_gap, usual_launch = _measure_usual(operations, latest, launched)
+    known = np.maximum(latest, launched)
     cause = np.full(known.size, NONE)
     _find_unexplained(lanes.tables.operations, lanes.tables.lists, known, cause)
-    least = np.where(followed.kind == GAP, usual_gap, ALWAYS)
+    after = np.where(early, since - numbers.operation_end, since)
     markers = numbers.others + np.arange(time.size)
     return [
         make_edges(sent, every, LAUNCH, usual_launch),
-        make_edges(since, followed.to, followed.kind, least),
+        make_edges(after, to, kind, np.where(kind == GAP, usual_gap, ALWAYS)),
         make_edges(np.where(cause >= 0, numbers.operation_end + cause, NONE), every, GAP, usual_gap),
-        make_edges(followed.one, markers, GAP),
-        make_edges(followed.other, markers, GAP),
-        *_list_own_waits(operations, calls, launching, numbers),
+        make_edges(one, markers, GAP),
+        make_edges(other, markers, GAP),
+        _list_own_waits(operations, calls, launching, numbers),
         _list_full_queues(operations, calls, launching, numbers),
     ], time
 
@@ -115,27 +88,27 @@ def _measure_usual(operations: PathOperations, latest: IntArray, launched: IntAr
 def _find_unexplained(operations: IntTable, lists: PathLists, known: IntArray, found: IntArray) -> None:
     """Set the operation after which each one started that nothing known explains (path/walk.py), NONE at first."""
     for k in range(known.size):
-        if operations[BEGIN, k] - known[k] > PROMPT_NS:
-            cause, _, kind = find_cause(operations, k, operations[BEGIN, k], lists)
-            if kind == AFTER_OPERATION and cause >= 0 and operations[END, cause] > known[k]:
+        if operations[path.BEGIN, k] - known[k] > PROMPT_NS:
+            cause, _, kind = find_cause(operations, k, operations[path.BEGIN, k], lists)
+            if kind == path.GAP and cause >= 0 and operations[path.END, cause] > known[k]:
                 found[k] = cause
 
 
 # ---- calls that wait -------------------------------------------------------------------------------------------------
 
 
-def _list_own_waits(operations: PathOperations, calls: PathCalls, launching: IntArray, numbers: Numbers) -> list[Edges]:
+def _list_own_waits(operations: PathOperations, calls: PathCalls, launching: IntArray, numbers: Numbers) -> Edges:
     """Return the waits of calls for one operation: that of their own copy, or one that freed a place in the queue.
 
     A copy from pageable memory ends some microseconds after its call, which has read that memory by then: such a call
     takes as long after the start of the copy as was observed.
     """
-    waits = np.flatnonzero((calls.sync == SYNC_OPERATION) & (calls.target >= 0))
+    waits = np.flatnonzero((calls.sync == path.SYNC_OPERATION) & (calls.target >= 0))
     target = calls.target[waits]
     is_staged = (launching[target] == waits) & (operations.end[target] > calls.end[waits])
     since = np.where(is_staged, target, numbers.operation_end + target)
     kind = np.where(is_staged, STAGE, WAKE)
-    return [make_edges(since, numbers.call_end + waits, kind, ALWAYS)]
+    return make_edges(since, numbers.call_end + waits, kind, ALWAYS)
 
 
 def _list_full_queues(operations: PathOperations, calls: PathCalls, launching: IntArray, numbers: Numbers) -> Edges:
@@ -144,16 +117,16 @@ def _list_full_queues(operations: PathOperations, calls: PathCalls, launching: I
     A queue has as many places as were seen in use, and at least QUEUE: operations take more or less than one place.
     """
     launched = np.flatnonzero(launching >= 0)
-    order = launched[
-        np.lexsort((operations.begin[launched], operations.launched[launched], operations.stream[launched]))
-    ]
+    keys = operations.begin[launched], operations.launched[launched], operations.stream[launched]
+    order = launched[np.lexsort(keys)]
     # The nodes of a graph that one call launched take one place.
     order = order[find_starts(operations.stream[order], launching[order])]
     call, stream = launching[order], operations.stream[order]
     starts = find_starts(stream)
     first = np.repeat(starts, np.diff(np.append(starts, order.size)))
     at = np.arange(order.size)
-    ended = _accumulate_ends(operations.end[order], starts)
+    parts = np.split(operations.end[order], starts[1:])
+    ended = np.concatenate([np.maximum.accumulate(part) for part in parts])
     done = find_latest(stream, ended, stream, calls.end[call] if order.size else stream)
     places = np.maximum.reduceat(at - np.where(done >= 0, done, first - 1), starts) if starts.size else starts
     ahead = at - np.repeat(np.maximum(places, QUEUE), np.diff(np.append(starts, order.size)))
@@ -161,58 +134,50 @@ def _list_full_queues(operations: PathOperations, calls: PathCalls, launching: I
     return make_edges(np.where(freed >= 0, numbers.operation_end + freed, NONE), numbers.call_end + call, FREE, ALWAYS)
 
 
-def _accumulate_ends(end: IntArray, starts: IntArray) -> IntArray:
-    """Return when each operation and all before it on its stream had ended (ns). `starts`: the first of each stream."""
-    parts = np.split(end, starts[1:]) if starts.size else []
-    return np.concatenate([np.zeros(0, np.int64), *(np.maximum.accumulate(part) for part in parts)])
-
-
 # ---- streams and CUDA events -----------------------------------------------------------------------------------------
 
 
 def _follow_streams(
     operations: PathOperations, calls: PathCalls, threads: PathThreads, events: PathEvents, numbers: Numbers
-) -> Followed:
-    """Follow what streams were given, in the order of the host's calls."""
+) -> tuple[IntTable, IntTable]:
+    """Follow what streams were given, in the order of the host's calls.
+
+    Return edges between nodes (rows since, to, kind), and the two nodes that each marker joins and its time (ns), the
+    later one of theirs, as rows.
+    """
     every = np.arange(numbers.operations)
     # What was launched before the capture was given before everything else; it counts when it ran.
     sent = np.where(operations.launched > NEVER, operations.launched, operations.begin)
-    asked = (events.call >= 0) & (pick(calls.sync, events.call, NO_SYNC) != NO_SYNC)
+    asked = (events.call >= 0) & (pick(calls.sync, events.call, path.NO_SYNC) != path.NO_SYNC)
     kept = np.flatnonzero(asked | np.isin(events.kind, (RECORDS, WAITS)))
     by_event = np.zeros(numbers.calls, np.bool_)
     by_event[events.call[asked]] = True
-    waits = [
-        (np.flatnonzero((calls.sync == sync) & ~by_event), kind)
-        for sync, kind in ((SYNC_STREAM, ASKS_STREAM), (SYNC_DEVICE, _ASKS_DEVICE), (SYNC_PROCESS, _ASKS_PROCESS))
+    none = np.full(every.size, NONE)
+    time = events.time[kept]
+    steps = [
+        (np.full(every.size, LAUNCHES), operations.stream, every, none, none, sent, operations.begin),
+        (events.kind[kept], events.stream[kept], kept, events.event[kept], events.call[kept], time, time),
     ]
-    index = np.concatenate([every, kept, *(which for which, _ in waits)])
-    kind = np.concatenate(
-        [np.full(every.size, LAUNCHES), events.kind[kept], *(np.full(which.size, kind) for which, kind in waits)]
-    )
-    time = np.concatenate([sent, events.time[kept], *(calls.since[which] for which, _ in waits)])
-    targets = [calls.target[which] for which, _ in waits]
-    targets[2] = threads.process[calls.thread[waits[2][0]]]
-    where = np.concatenate([operations.stream, events.stream[kept], *targets])
-    event = np.concatenate([np.full(every.size, NONE), events.event[kept], *(np.full(t.size, NONE) for t in targets)])
-    call = np.concatenate([np.full(every.size, NONE), events.call[kept], *(which for which, _ in waits)])
-    begin = np.concatenate([operations.begin, events.time[kept], *(calls.since[which] for which, _ in waits)])
+    process = threads.process[calls.thread]
+    for kind_of_step, sync, target in (
+        (ASKS_STREAM, path.SYNC_STREAM, calls.target),
+        (_ASKS_DEVICE, path.SYNC_DEVICE, calls.target),
+        (_ASKS_PROCESS, path.SYNC_PROCESS, process),
+    ):
+        which = np.flatnonzero((calls.sync == sync) & ~by_event)
+        none, time = np.full(which.size, NONE), calls.since[which]
+        steps.append((np.full(which.size, kind_of_step), target[which], which, none, which, time, time))
+    kind, where, index, event, call, time, begin = (np.concatenate(column) for column in zip(*steps, strict=True))
     order = np.lexsort((begin, kind, time))
-    stream_device, stream_process = _map_streams(operations)
-    by_device, by_process = (np.argsort(column, kind="stable") for column in (stream_device, stream_process))
-    devices = _Groups(by_device, _limit(stream_device[by_device]))
-    processes = _Groups(by_process, _limit(stream_process[by_process]))
+    devices, processes = (_group_streams(operations.stream, of) for of in (operations.device, operations.process))
     # Each step makes at most one edge and one marker, or an edge from each stream of a device or process.
-    more = devices.count(targets[1]) + processes.count(targets[2])
+    more = devices.count(where[kind == _ASKS_DEVICE]) + processes.count(where[kind == _ASKS_PROCESS])
     given = _Given(*(column[order] for column in (kind, where, index, event, call)))
-    room = _Room(
-        tail=np.full(int(where.max(initial=NONE)) + 1, NONE),
-        recorded=np.full(int(event.max(initial=NONE)) + 1, NONE),
-        edges=np.empty((3, kind.size + more), np.int64),
-        markers=np.empty((3, kind.size), np.int64),
-        op_end=operations.end,
-    )
+    tail, recorded = (np.full(int(number.max(initial=NONE)) + 1, NONE) for number in (where, event))
+    edges, markers = np.empty((3, kind.size + more), np.int64), np.empty((3, kind.size), np.int64)
+    room = _Room(tail, recorded, edges, markers, operations.end)
     count, made = _follow(given, devices, processes, numbers, room)
-    return Followed(*room.edges[:, :count], *room.markers[:, :made])
+    return edges[:, :count], markers[:, :made]
 
 
 class _Given(NamedTuple):
@@ -256,16 +221,12 @@ class _Groups(NamedTuple):
         return int((self.first[known + 1] - self.first[known]).sum())
 
 
-def _limit(sorted_groups: IntArray) -> IntArray:
-    return np.searchsorted(sorted_groups, np.arange(int(sorted_groups.max(initial=NONE)) + 2))
-
-
-def _map_streams(operations: PathOperations) -> tuple[IntArray, IntArray]:
-    """Return (device, process) of each stream; NONE for a stream without operations."""
-    streams = int(operations.stream.max(initial=NONE)) + 1
-    device, process = np.full((2, streams), NONE, np.int64)
-    device[operations.stream], process[operations.stream] = operations.device, operations.process
-    return device, process
+def _group_streams(stream: IntArray, group: IntArray) -> _Groups:
+    """Return the streams by device or process. `stream`, `group`: of each operation; one without any is in NONE."""
+    of_stream = np.full(int(stream.max(initial=NONE)) + 1, NONE)
+    of_stream[stream] = group
+    streams = np.argsort(of_stream, kind="stable")
+    return _Groups(streams, np.searchsorted(of_stream[streams], np.arange(int(of_stream.max(initial=NONE)) + 2)))
 
 
 @compiled

@@ -67,16 +67,9 @@ def choose_excerpt(job: Job) -> Excerpt | None:
     if last - first + 1 < counted.size:
         numbers = int(steps.number[first]), int(steps.number[last])
         replayed = Replayed(steps=numbers, of_steps=counted.size, of_operations=count_lane_events(job))
-    return Excerpt(
-        job=replace(
-            job,
-            steps=steps.take(np.arange(base, last + 1)),
-            scope=replace(job.scope, counted=np.arange(first, last + 1) - base),
-        ),
-        span=(int(lows[opens]), int(highs[last])),
-        lengths=lengths,
-        replayed=replayed,
-    )
+    scope = replace(job.scope, counted=np.arange(first, last + 1) - base)
+    part = replace(job, steps=steps.take(np.arange(base, last + 1)), scope=scope)
+    return Excerpt(part, (int(lows[opens]), int(highs[last])), lengths, replayed)
 
 
 def _find_limits(steps: Steps) -> tuple[IntArray, IntArray]:

@@ -20,8 +20,8 @@ class Graph(NamedTuple):
     """n nodes with their observed times (ns), and m edges, ordered by the position of the node they lead to.
 
     `order`: the nodes in an order in which each follows all that it depends on; `position`: where each node is in it.
-    Edges first[p] .. first[p + 1] - 1 lead to node order[p]. `weight` (ns) is what passes between them. `is_last` marks
-    the edges that arrived last.
+    Edges first[p] .. first[p + 1] - 1 lead to node order[p]; the last of them arrived last. `weight` (ns) passes along
+    an edge.
     """
 
     time: IntArray
@@ -32,7 +32,6 @@ class Graph(NamedTuple):
     to: Int32Array
     kind: Int8Array
     weight: IntArray
-    is_last: BoolArray
     dropped: int
     """Dependencies that contradict the observed times, or go in circles: they are not in the graph."""
 
@@ -43,27 +42,25 @@ _FEW = 16
 
 def build_graph(time: IntArray, edges: Edges) -> Graph:
     """Return the graph of nodes that were observed at a time (n, ns)."""
-    since, to, kind, _ = edges
     first = np.zeros(time.size + 1, np.int64)
-    _count_edges(time, since, to, first)
+    _count_edges(time, edges.since, edges.to, first)
     np.cumsum(first, out=first)
     # Edges are moved once, at the end; until then their numbers stand for them.
     grouped = np.empty(int(first[-1]), np.int32)
-    _group_edges(time, since, to, kind, first, first[:-1].copy(), grouped)
+    _group_edges(time, edges, first, first[:-1].copy(), grouped)
     _sort_large_groups(time, edges, first, grouped)
     by_time = sort_rows(time)
     order, stack = np.empty(time.size, np.int32), np.empty(time.size, np.int32)
     kept = np.ones(grouped.size, np.bool_)
-    _sort(by_time, first, since, grouped, first[:-1].copy(), np.zeros(time.size, np.int8), stack, order, kept)
+    _sort(by_time, first, edges.since, grouped, first[:-1].copy(), np.zeros(time.size, np.int8), stack, order, kept)
     del by_time, stack
     count = int(np.count_nonzero(kept))
     placed = Edges(*(np.empty(count, column.dtype) for column in edges))
-    limits, is_last = np.zeros(time.size + 1, np.int64), np.zeros(count, np.bool_)
-    _place_edges(time, edges, order, first, grouped, kept, placed, limits, is_last)
+    limits = np.zeros(time.size + 1, np.int64)
+    _place_edges(time, edges, order, first, grouped, kept, placed, limits)
     position = np.empty_like(order)
     position[order] = np.arange(order.size, dtype=np.int32)
-    dropped = to.size - count
-    return Graph(time, order, position, limits, placed.since, placed.to, placed.kind, placed.least, is_last, dropped)
+    return Graph(time, order, position, limits, *placed, dropped=edges.to.size - count)
 
 
 @compiled
@@ -75,19 +72,12 @@ def _count_edges(time: IntArray, since: Int32Array, to: Int32Array, count: IntAr
 
 
 @compiled
-def _group_edges(
-    time: IntArray,
-    since: Int32Array,
-    to: Int32Array,
-    kind: Int8Array,
-    first: IntArray,
-    at: IntArray,
-    grouped: Int32Array,
-) -> None:
+def _group_edges(time: IntArray, edges: Edges, first: IntArray, at: IntArray, grouped: Int32Array) -> None:
     """Set the numbers of the edges that lead to each node, and order small groups by the time that edges come from.
 
     Edges of one time are ordered by kind. `at`: a copy of `first`, without its end.
     """
+    since, to, kind, _ = edges
     for e in range(to.size):
         node = to[e]
         if time[node] >= time[since[e]] and since[e] != node:
@@ -170,7 +160,6 @@ def _place_edges(
     kept: BoolArray,
     placed: Edges,
     limits: IntArray,
-    is_last: BoolArray,
 ) -> None:
     """Place the edges in the order of their nodes, so that a replay reads them once, and set their weights.
 
@@ -189,21 +178,19 @@ def _place_edges(
                 count += 1
         if count > limits[p]:
             placed.least[count - 1] = time[node] - time[placed.since[count - 1]]
-            is_last[count - 1] = True
         limits[p + 1] = count
 
 
 def play(graph: Graph, weight: IntArray) -> IntArray:
     """Return when each node happens (n, ns) with other weights (m, ns)."""
     new = np.empty(graph.time.size, np.int64)
-    _play(graph.time, graph.order, graph.first, graph.since, weight, new)
+    _play(graph, weight, new)
     return new
 
 
 @compiled
-def _play(
-    time: IntArray, order: Int32Array, first: IntArray, since: Int32Array, weight: IntArray, new: IntArray
-) -> None:
+def _play(graph: Graph, weight: IntArray, new: IntArray) -> None:
+    time, order, first, since = graph.time, graph.order, graph.first, graph.since
     for p in range(order.size):
         node = order[p]
         low, high = first[p], first[p + 1]
@@ -219,23 +206,15 @@ def _play(
 def trace_back(graph: Graph, weight: IntArray, new: IntArray, node: int, low: int) -> IntArray:
     """Return the edges that decided when a node happens, back to a time (ns): the critical path, its end first."""
     path = np.empty(graph.order.size, np.int64)
-    return path[: _trace_back(graph.position, graph.first, graph.since, weight, new, node, low, path)].copy()
+    return path[: _trace_back(graph, weight, new, node, low, path)].copy()
 
 
 @compiled
-def _trace_back(
-    position: Int32Array,
-    first: IntArray,
-    since: Int32Array,
-    weight: IntArray,
-    new: IntArray,
-    node: int,
-    low: int,
-    path: IntArray,
-) -> int:
+def _trace_back(graph: Graph, weight: IntArray, new: IntArray, node: int, low: int, path: IntArray) -> int:
+    first, since = graph.first, graph.since
     count = 0
     while new[node] > low:
-        p = position[node]
+        p = graph.position[node]
         decided = NONE
         for edge in range(first[p + 1] - 1, first[p] - 1, -1):
             if new[since[edge]] + weight[edge] == new[node]:

@@ -118,14 +118,6 @@ class HostRanges:
         return np.searchsorted(flat.row, np.arange(self._main.size + 1))
 
 
-class InRanges(NamedTuple):
-    """Edges with time in ranges, the share of their time (0 to 1) that is, and the operations launched in ranges."""
-
-    edges: Int32Array
-    share: FloatArray
-    operations: Int32Array
-
-
 class _Stretches(NamedTuple):
     """Stretches of time (ns) by thread, then in the order of their ends: edges, or operations at their launch.
 
@@ -167,13 +159,16 @@ class RangeFinder:
         self._edges = _order(edges, edge_thread[edges], begin, end, threads)
         self._launches = _order(sent, operations.thread[sent], launched, launched + 1, threads)
 
-    def find(self, names: Sequence[int]) -> InRanges:
-        """Return what lies in the ranges with some names, whatever other ranges are within them."""
+    def find(self, names: Sequence[int]) -> tuple[Int32Array, FloatArray, Int32Array]:
+        """Return what lies in the ranges with some names, whatever other ranges are within them.
+
+        That is: edges with time in them, the share of their time (0 to 1) that is, and the operations launched in them.
+        """
         limits, thread_of = self._ranges.find_limits(names), self._ranges.thread_of
         edges, launches = self._edges, self._launches
         at, inside = edges.find(limits, thread_of)
         share = inside / np.maximum(edges.end[at] - edges.begin[at], 1)
-        return InRanges(edges.number[at], share, launches.number[launches.find(limits, thread_of)[0]])
+        return edges.number[at], share, launches.number[launches.find(limits, thread_of)[0]]
 
 
 def _order(number: IntArray, thread: Integers, begin: IntArray, end: IntArray, threads: int) -> _Stretches:

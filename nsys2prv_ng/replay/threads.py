@@ -11,37 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.analysis.path.columns import (
-    BEGIN,
-    END,
-    NEVER,
-    SHORTEST_WAIT,
-    SYNC,
-    SYNC_THREAD,
-    THREAD,
-    PathLists,
-    PathTables,
-)
+from nsys2prv_ng.analysis.path import columns as path
+from nsys2prv_ng.analysis.path.columns import BEGIN, END, NEVER, PathLists, PathTables
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.path.walk import HANDED_OVER_NS, find_active, find_call
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import BoolArray, IntArray, IntTable
 from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.replay.columns import (
-    ALWAYS,
-    CALL,
-    CODE,
-    HANDOVER,
-    NAMES,
-    NETWORK,
-    NONE,
-    STAGE,
-    Edges,
-    Numbers,
-    make_edges,
-    mark_kinds,
-)
+from nsys2prv_ng.replay import columns
+from nsys2prv_ng.replay.columns import ALWAYS, CODE, NONE, Edges, Numbers, make_edges
 from nsys2prv_ng.runtime.jit import compiled
 
 
@@ -58,8 +37,8 @@ def list_thread_edges(lanes: Lanes, numbers: Numbers) -> list[Edges]:
     return [
         make_edges(np.where(before >= 0, numbers.call_end + before, NONE), begin, CODE),
         make_edges(_name_nodes(numbers, handed), np.where(is_handed, begin, NONE), CODE),
-        make_edges(begin, end, CALL, ALWAYS),
-        make_edges(_name_nodes(numbers, of_call), end, HANDOVER, ALWAYS),
+        make_edges(begin, end, columns.CALL, ALWAYS),
+        make_edges(_name_nodes(numbers, of_call), end, columns.HANDOVER, ALWAYS),
     ]
 
 
@@ -70,30 +49,23 @@ def limit_returns(edges: Edges, time: IntArray, numbers: Numbers, name: IntArray
     end; of a call that copies pageable memory, to the start of its copy. How long data move is known for each call and
     stays. `time`: of each node (ns), `name`: number of the name of each call. Changes `least` of the edges.
     """
-    waited = np.full(numbers.calls, NEVER)
-    needed = np.zeros(numbers.calls, np.int64)
+    of_calls = np.stack([np.full(numbers.calls, NEVER), np.zeros(numbers.calls, np.int64)])
     shortest = np.full(int(name.max(initial=NONE)) + 1, ALWAYS)
-    moves = mark_kinds(np.arange(len(NAMES)), (*NETWORK, STAGE))
-    _limit_returns(edges, time, numbers, name, moves, waited, needed, shortest)
+    moves = columns.mark_kinds(np.arange(len(columns.NAMES)), (*columns.NETWORK, columns.STAGE))
+    _limit_returns(edges, time, numbers.call_begin, name, moves, of_calls, shortest)
 
 
 @compiled
 def _limit_returns(
-    edges: Edges,
-    time: IntArray,
-    numbers: Numbers,
-    name: IntArray,
-    moves: BoolArray,
-    waited: IntArray,
-    needed: IntArray,
-    shortest: IntArray,
+    edges: Edges, time: IntArray, begin: int, name: IntArray, moves: BoolArray, of_calls: IntTable, shortest: IntArray
 ) -> None:
-    """Do what `limit_returns` says. `moves`: whether data move along an edge of each kind.
+    """Do what `limit_returns` says. `begin`: the first start of a call; `moves`: whether data move along each kind.
 
-    Of each call: `waited`, until when it had to wait, NEVER at first; `needed`, the time (ns) that it took then.
-    `shortest`: the least time of each name, ALWAYS at first.
+    `of_calls`: until when each call had to wait, NEVER at first, and the time (ns) that it took then. `shortest`: the
+    least time of each name, ALWAYS at first.
     """
-    begin, end, others = 2 * numbers[0], 2 * numbers[0] + numbers[1], 2 * (numbers[0] + numbers[1])
+    waited, needed = of_calls[0], of_calls[1]
+    end, others = begin + name.size, begin + 2 * name.size
     since, to, kind, least = edges
     for e in range(to.size):
         if end <= to[e] < others and not moves[kind[e]] and time[since[e]] <= time[to[e]]:
@@ -102,7 +74,7 @@ def _limit_returns(
         if waited[call] > NEVER:
             needed[call] = time[end + call] - waited[call]
     for e in range(to.size):
-        if end <= to[e] < others and kind[e] == STAGE:
+        if end <= to[e] < others and kind[e] == columns.STAGE:
             needed[to[e] - end] = time[since[e]] - time[begin + to[e] - end]
     for call in range(needed.size):
         if waited[call] > NEVER:
@@ -126,13 +98,13 @@ def _find_handovers(tables: PathTables, before: IntArray, handed: IntArray, retu
     """
     _, calls, threads, lists = tables
     for c in range(before.size):
-        thread, now = calls[THREAD, c], calls[BEGIN, c]
+        thread, now = calls[path.THREAD, c], calls[BEGIN, c]
         after = NEVER
         if before[c] >= 0:
             after = calls[END, before[c]]
-        if before[c] < 0 or HANDED_OVER_NS <= now - after < threads[SHORTEST_WAIT, thread]:
+        if before[c] < 0 or HANDED_OVER_NS <= now - after < threads[path.SHORTEST_WAIT, thread]:
             handed[c] = _find_last(calls, threads, lists, thread, after, now)
-        if calls[SYNC, c] == SYNC_THREAD:
+        if calls[path.SYNC, c] == path.SYNC_THREAD:
             returned[c] = _find_last(calls, threads, lists, thread, now, calls[END, c])
 
 

@@ -18,8 +18,7 @@ from nsys2prv_ng.summary.kernels.table import tabulate_flops, tabulate_kernels, 
 from nsys2prv_ng.summary.links.table import list_link_tables, tabulate_link_metrics
 from nsys2prv_ng.summary.memory.table import list_memory_tables, tabulate_memory_operations
 from nsys2prv_ng.summary.path.numbers import PathNumbers
-from nsys2prv_ng.summary.path.table import tabulate_path
-from nsys2prv_ng.summary.path.words import describe_path, describe_tasks
+from nsys2prv_ng.summary.path.table import describe_path, describe_tasks, tabulate_path
 from nsys2prv_ng.summary.pipeline.table import tabulate_pipeline
 from nsys2prv_ng.summary.ranges.table import (
     tabulate_kernel_activity,

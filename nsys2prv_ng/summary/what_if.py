@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.replay.numbers import Limit, Slack, WhatIfNumbers
+from nsys2prv_ng.replay.numbers import Limit, WhatIfNumbers
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Grid, Name, Ns, Share, make_columns
 from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
@@ -44,19 +44,13 @@ def tabulate_scenarios(numbers: WhatIfNumbers) -> Grid:
 
 
 def tabulate_slack(numbers: WhatIfNumbers) -> Grid:
-    """Return by how much ranges and classes of kernels may grow before the steps do."""
+    """Return by how much ranges and classes of kernels may grow before the steps do, the least slack first."""
     rows: list[list[Cell]] = [
         [Name(slack.target), Ns(slack.own_ns), UNLIMITED if slack.slack_ns is None else Ns(slack.slack_ns)]
-        for slack in _sort(numbers.slack)
+        for slack in sorted(numbers.slack, key=lambda own: (own.slack_ns is None, own.slack_ns or 0, -own.own_ns))
     ]
     caption = "Slack per step of a rank, before steps take longer"
     return Grid(caption=caption, columns=make_columns("range or kernels", "time", "slack"), rows=rows, names=1)
-
-
-def _sort(slack: list[Slack]) -> list[Slack]:
-    """Return the least slack first, and the longest of equal ones."""
-    unlimited = max((own.slack_ns or 0 for own in slack), default=0) + 1
-    return sorted(slack, key=lambda own: (unlimited if own.slack_ns is None else own.slack_ns, -own.own_ns))
 
 
 _MOST_SCENARIOS = 12
@@ -85,8 +79,8 @@ def describe_steps(numbers: WhatIfNumbers) -> str:
     if not numbers.steps:
         return f"No steps were found: the whole time is {format_time(numbers.step_ns)}."
     steps = f"{count_noun(numbers.steps, 'step')} of {format_time(numbers.step_ns)} on average"
-    pace = "hosts and GPUs are about equally fast" if numbers.limited_by is None else ""
-    pace = pace or f"{name_limit(numbers.limited_by)} sets the pace"
+    limit = name_limit(numbers.limited_by)
+    pace = f"{limit} sets the pace" if limit else "hosts and GPUs are about equally fast"
     played = describe_replayed(numbers)
     return f"{steps}, which vary by {format_time(numbers.noise_ns)}; {pace}.{f' {played}.' if played else ''}"
 
@@ -99,11 +93,8 @@ def describe_replayed(numbers: WhatIfNumbers) -> str:
     first, last = replayed.steps
     which = f"Only step {first}" if first == last else f"Only steps {first} to {last}"
     were = "was" if first == last else "were"
-    size = (
-        f"{replayed.of_operations / 1e6:.1f} million"
-        if replayed.of_operations >= 1e6
-        else f"{replayed.of_operations:,}"
-    )
+    count = replayed.of_operations
+    size = f"{count / 1e6:.1f} million" if count >= 1e6 else f"{count:,}"
     return f"{which} of {replayed.of_steps:,} {were} replayed: the whole job has {size} operations and calls"
 
 
@@ -119,28 +110,22 @@ def describe_best(numbers: WhatIfNumbers) -> str:
 
 def describe_others(numbers: WhatIfNumbers) -> str:
     """Return a sentence on the changes that save nothing measurable."""
-    scenarios = [scenario for scenario in numbers.scenarios if not scenario.measurable]
     parts = []
-    for text, chosen in (
-        ("Nothing measurable", [s for s in scenarios if s.connected]),
-        ("Not connected to any step, though made ten times longer", [s for s in scenarios if not s.connected]),
+    for text, connected in (
+        ("Nothing measurable", True),
+        ("Not connected to any step, though made ten times longer", False),
     ):
+        chosen = [each for each in numbers.scenarios if not each.measurable and each.connected == connected]
         if chosen:
-            parts.append(f"{text}: {_list_first([quote_name(scenario.change) for scenario in chosen])}.")
+            more = f" and {len(chosen) - _MOST_NAMED:,} more" if len(chosen) > _MOST_NAMED else ""
+            names = [quote_name(scenario.change) for scenario in chosen[:_MOST_NAMED]]
+            parts.append(f"{text}: {', '.join(names)}{more}.")
     return " ".join(parts)
-
-
-def _list_first(names: list[str]) -> str:
-    """Return the first names, and how many more there are."""
-    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def describe_unsplit(numbers: WhatIfNumbers) -> str:
     """Return a sentence on NCCL kernels that no change alters; "" if there are none."""
     if not numbers.unsplit_ns:
         return ""
-    return (
-        f"NCCL kernels of {format_time(numbers.unsplit_ns)} a step keep their length in all predictions: whether they"
-        " wait or transfer data is not known."
-    )
+    kept = f"NCCL kernels of {format_time(numbers.unsplit_ns)} a step keep their length in all predictions"
+    return f"{kept}: whether they wait or transfer data is not known."

@@ -63,15 +63,15 @@ def test_time_and_launches_in_ranges(ranges: list[Any], edges: list[Any], launch
         calls=SimpleNamespace(begin=begin),
         thread_row=np.arange(THREADS),
     )
-    inside = RangeFinder(graph, lanes, thread, call, found).find(sorted(names))
+    found_edges, share, operations = RangeFinder(graph, lanes, thread, call, found).find(sorted(names))
 
     expected = {}
     for number, (own, of_kind, (low, high)) in enumerate(edges):
         ns = sum(is_open(ranges, own, names, time) for time in range(low, high))
         if ns and own >= 0 and of_kind != KERNEL:
             expected[number] = ns / (high - low)
-    assert dict(zip(inside.edges.tolist(), inside.share.tolist(), strict=True)) == pytest.approx(expected)
+    assert dict(zip(found_edges.tolist(), share.tolist(), strict=True)) == pytest.approx(expected)
     sent = [
         n for n, (own, time, known) in enumerate(launches) if known and own >= 0 and is_open(ranges, own, names, time)
     ]
-    assert sorted(inside.operations.tolist()) == sent
+    assert sorted(operations.tolist()) == sent

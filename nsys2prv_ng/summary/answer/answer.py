@@ -5,17 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nsys2prv_ng.replay.numbers import Scenario
+from nsys2prv_ng.summary.answer import slow_steps
 from nsys2prv_ng.summary.answer.bottlenecks import COPIES, TRANSFER, Bottleneck
 from nsys2prv_ng.summary.answer.case import Case, count_operator_ranges
 from nsys2prv_ng.summary.answer.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.answer.judge import choose_variant, classify
-from nsys2prv_ng.summary.answer.slow_steps import (
-    describe_reason,
-    describe_slow,
-    describe_usual,
-    locate_slowest,
-    name_step,
-)
 from nsys2prv_ng.summary.answer.stragglers import describe_stragglers, find_stragglers, is_minor
 from nsys2prv_ng.summary.answer.trust import describe_start_up, list_doubts
 from nsys2prv_ng.summary.efficiency.numbers import StepNumbers
@@ -112,9 +106,9 @@ def _contrast_steps(case: Case, *, are_named: bool) -> str:
     """Return what the usual steps do, and which steps are slow and why unless they are the bottleneck; "" without."""
     if case.slow_steps is None:
         return ""
-    name, reason = name_step(case.summary), describe_reason(case.summary)[0]
-    before = [] if are_named else [describe_slow(case.slow_steps, name), reason]
-    return "; ".join(filter(None, [*before, describe_usual(case.slow_steps)]))
+    name, reason = slow_steps.name_step(case.summary), slow_steps.describe_reason(case.summary)[0]
+    before = [] if are_named else [slow_steps.describe_slow(case.slow_steps, name), reason]
+    return "; ".join(filter(None, [*before, slow_steps.describe_usual(case.slow_steps)]))
 
 
 # ---- BOTTLENECK ------------------------------------------------------------------------------------------------------
@@ -130,7 +124,7 @@ def _describe_bottleneck(case: Case, bottleneck: Bottleneck, share: float | None
     """Return the class, and its share of GPU time in words, or else of the ranks' time in MPI: GPUs idle meanwhile."""
     text = ""
     if bottleneck.of_steps and case.slow_steps is not None:
-        text = describe_slow(case.slow_steps, name_step(case.summary))
+        text = slow_steps.describe_slow(case.slow_steps, slow_steps.name_step(case.summary))
     elif share is not None:
         text = bottleneck.sentence.format(
             share=format_percent(share, 1),
@@ -196,7 +190,7 @@ def _describe_preset(case: Case, bottleneck: Bottleneck) -> str:
     if summary.steps is None and not summary.chosen:
         windows = [] if efficiency is None or efficiency.work_ns is None else [efficiency.work_ns]
     if windows and bottleneck.of_steps and case.slow_steps is not None:
-        slowest = locate_slowest(summary, case.slow_steps)
+        slowest = slow_steps.locate_slowest(summary, case.slow_steps)
         windows = windows if slowest is None else [slowest]
     if not windows:
         return f"{bottleneck.preset}.cfg"

@@ -16,15 +16,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.summary.answer import rules, where
-from nsys2prv_ng.summary.answer.case import (
-    COPY_BOUND,
-    HOST_BOUND,
-    IF_BOUND,
-    NETWORK_BOUND,
-    WAIT_BOUND,
-    Case,
-    sum_nccl_kernels,
-)
+from nsys2prv_ng.summary.answer.case import COPY_BOUND, HOST_BOUND, IF_BOUND, NETWORK_BOUND, WAIT_BOUND, Case
 from nsys2prv_ng.summary.answer.where import Found
 from nsys2prv_ng.summary.efficiency.numbers import Losses
 
@@ -104,18 +96,15 @@ START_UP = Bottleneck(
     preset="analysis/slow_steps",
     evidence=("slow_steps", "steps"),
 )
-SLOW_STEPS = Bottleneck(
+SLOW_STEPS = replace(
+    START_UP,
     key="slow steps",
     title="Slow steps",
     rule="at most a third of four or more steps take twice the median or more, and they cost a quarter of the time of "
     "all",
     applies=rules.has_slow_steps,
-    of_steps=True,
-    gains=(),
-    places=where.find_slow_steps,
     hint="find what only these steps do: new shapes (pad, bucket, warm up), checkpoints, evaluation, data, library "
     "loads",
-    preset="analysis/slow_steps",
     evidence=("slow_steps", "steps", "efficiency"),
 )
 COMPUTE = Bottleneck(
@@ -270,14 +259,14 @@ TRANSFER = Bottleneck(
 )
 TRANSFER_GATHER = _refine(
     TRANSFER,
-    lambda case: rules.are_most(["AllGather"], sum_nccl_kernels(case.summary)),
+    lambda case: rules.are_most(["AllGather"], case.nccl_kernels),
     rule="exposed transfer, and AllGather takes most NCCL time, as with sharded parameters",
     overlap_slows=False,
     hint="gather less if memory allows (ZeRO-2, reshard_after_forward=False); prefetch; 16-bit parameters, gradients",
 )
 TRANSFER_MESSAGES = _refine(
     TRANSFER,
-    lambda case: rules.are_most(["SendRecv", "Send", "Recv"], sum_nccl_kernels(case.summary)),
+    lambda case: rules.are_most(["SendRecv", "Send", "Recv"], case.nccl_kernels),
     rule="exposed transfer, and sends and receives take most NCCL time",
     hint="overlap sends with compute; send fewer bytes; check that NCCL uses the fast network between nodes",
 )

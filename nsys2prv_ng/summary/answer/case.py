@@ -14,7 +14,7 @@ from nsys2prv_ng.summary.answer.slow_steps import SlowSteps, find_slow_steps
 from nsys2prv_ng.summary.efficiency.numbers import Losses
 from nsys2prv_ng.summary.efficiency.windows import NamedWindow, are_steps, choose_window, list_parts
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.waits.numbers import MpiWaits, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.waits.numbers import MpiWaits, RankWaits
 from nsys2prv_ng.summary.waits.words import NOT_SELECTED
 
 _OPERATORS = re.compile(r"^(aten|autograd)::|Backward\d+$")
@@ -91,6 +91,26 @@ class Case:
     def mpi(self) -> list[MpiWaits]:
         """The MPI calls over ranks of each task that has any."""
         return [rank.mpi for rank in self.ranks if rank.mpi is not None]
+
+    @property
+    def inherited(self) -> list[tuple[RankWaits, int]]:
+        """Each task, and how long others waited for it because it had waited for another one (ns)."""
+        sums = Counter[str]()
+        for culprit in [] if self.summary.waits is None else self.summary.waits.culprits:
+            if culprit.origin_task:
+                sums[culprit.task] += culprit.ns
+        return [(rank, min(sums[rank.task], rank.all_caused_ns)) for rank in self.ranks]
+
+    @property
+    def mpi_calls(self) -> dict[str, int]:
+        """The time (ns, over all ranks) in each MPI call that may transfer data or wait for messages."""
+        calls = self.summary.mpi
+        return {call.call: call.total_ns for call in calls if call.total_ns and not _STARTS.match(call.call)}
+
+    @property
+    def nccl_kernels(self) -> dict[str, int]:
+        """The kernel time (ns) of each NCCL function that has kernels."""
+        return {nccl.function: nccl.kernel_ns for nccl in self.summary.nccl if nccl.kernel_ns}
 
     def measure_mpi(self, field: str) -> float | None:
         """Return the part of the ranks' time that is in a field of MpiWaits, from 0 to 1; None without MPI calls."""
@@ -185,25 +205,6 @@ def is_launch(change: Change) -> bool:
 def is_worth(scenario: Scenario) -> bool:
     """Return whether a change saves something measurable."""
     return scenario.connected and scenario.measurable and scenario.saving_ns > 0
-
-
-def list_mpi_calls(summary: JobSummary) -> dict[str, int]:
-    """Return the time (ns, over all ranks) in each MPI call that may transfer data or wait for messages."""
-    return {call.call: call.total_ns for call in summary.mpi if call.total_ns and not _STARTS.match(call.call)}
-
-
-def sum_nccl_kernels(summary: JobSummary) -> dict[str, int]:
-    """Return the kernel time (ns) of each NCCL function that has kernels."""
-    return {nccl.function: nccl.kernel_ns for nccl in summary.nccl if nccl.kernel_ns}
-
-
-def list_inherited(waits: WaitNumbers) -> list[tuple[RankWaits, int]]:
-    """Return each task, and how long others waited for it because it had waited for another one (ns)."""
-    sums = Counter[str]()
-    for culprit in waits.culprits:
-        if culprit.origin_task:
-            sums[culprit.task] += culprit.ns
-    return [(rank, min(sums[rank.task], rank.all_caused_ns)) for rank in waits.ranks]
 
 
 def count_operator_ranges(summary: JobSummary) -> float:

@@ -10,16 +10,7 @@ from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.sources.cuda.kernel_classes import OTHER
 from nsys2prv_ng.summary.answer.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.answer.case import (
-    HALF,
-    HOST_BOUND,
-    IF_BOUND,
-    LEAST,
-    NETWORK_BOUND,
-    Case,
-    find_rank,
-    is_launch,
-)
+from nsys2prv_ng.summary.answer.case import HALF, HOST_BOUND, IF_BOUND, LEAST, NETWORK_BOUND, Case, find_rank, is_launch
 from nsys2prv_ng.summary.answer.slow_steps import name_step
 from nsys2prv_ng.summary.what_if import name_pace
 from nsys2prv_ng.text.formatting import format_percent, format_time

@@ -8,22 +8,12 @@ waits, free copies): they say which class a change must address.
 from __future__ import annotations
 
 from nsys2prv_ng.replay.numbers import Scenario
-from nsys2prv_ng.summary.answer.bottlenecks import (
-    BOTTLENECKS,
-    COMPUTE,
-    IMBALANCE,
-    NOTHING,
-    STRAGGLER,
-    TRANSFER,
-    TRANSFER_MPI,
-    UNCLASSIFIED,
-    Bottleneck,
-)
+from nsys2prv_ng.summary.answer import bottlenecks
+from nsys2prv_ng.summary.answer.bottlenecks import BOTTLENECKS, Bottleneck
 from nsys2prv_ng.summary.answer.case import HALF, LEAST, NETWORK_BOUND, WAIT_BOUND, Case, is_worth
-from nsys2prv_ng.summary.job import JobSummary
 
 _CLASSES = [each for each in BOTTLENECKS if each.refines is None]
-_BY_LOSS = [each for each in _CLASSES if each.applies is None and each.loss and each != UNCLASSIFIED]
+_BY_LOSS = [each for each in _CLASSES if each.applies is None and each.loss and each != bottlenecks.UNCLASSIFIED]
 _BY_BOUND = {each.bound: each for each in _BY_LOSS if each.bound is not None}
 _MOST_UNCLASSIFIED = 0.25
 """Least share of unclassified communication in GPU time that leaves a class open (docs/reference/bottlenecks.md).
@@ -58,44 +48,35 @@ def _find_largest(case: Case) -> Bottleneck:
     lost = {each: each.measure(losses) for each in _BY_LOSS}
     largest = max(lost, key=lambda each: lost[each])
     if losses.not_split_ns >= max(_MOST_UNCLASSIFIED * case.gpu_ns, lost[largest]):
-        return UNCLASSIFIED
+        return bottlenecks.UNCLASSIFIED
     best = max(case.bounds.values(), key=lambda bound: bound.saving_ns, default=None)
     if best is not None and best.share >= LEAST:
         return _find_by_bound(case, best)
     loses = lost[largest] >= LEAST * case.gpu_ns
-    if loses and not _could_find_savings(case.summary):
-        return largest
+    numbers = case.summary.what_if
+    if loses and (numbers is None or numbers.noise_ns >= LEAST * numbers.step_ns):
+        return largest  # no replay, or steps vary so much that it cannot measure a saving of 5 %
     if losses.compute_ns >= HALF * case.gpu_ns:
-        return COMPUTE
+        return bottlenecks.COMPUTE
     gains = any(change.share >= LEAST for change in case.changes)
-    return largest if loses and (gains or largest.bound is None) else NOTHING
-
-
-def _could_find_savings(summary: JobSummary) -> bool:
-    """Return whether a replay tried changes, and steps vary so little that a saving of 5 % is measurable."""
-    numbers = summary.what_if
-    return numbers is not None and numbers.noise_ns < LEAST * numbers.step_ns
+    return largest if loses and (gains or largest.bound is None) else bottlenecks.NOTHING
 
 
 def _find_by_bound(case: Case, best: Scenario) -> Bottleneck:
     """Return the class of the bound that saves most; of waits and transfer, if they save about as much, the longer."""
     rank = case.rank_change
     if rank is not None and is_worth(rank) and rank.saving_ns >= HALF * best.saving_ns:
-        return STRAGGLER
+        return bottlenecks.STRAGGLER
     found = _BY_BOUND[best.changes[0]]
-    if found not in (IMBALANCE, TRANSFER):
+    if found not in (bottlenecks.IMBALANCE, bottlenecks.TRANSFER):
         return found
-    other = case.bounds.get(NETWORK_BOUND if found == IMBALANCE else WAIT_BOUND)
+    other = case.bounds.get(NETWORK_BOUND if found == bottlenecks.IMBALANCE else WAIT_BOUND)
     if other is not None and other.saving_ns >= _CLOSE * best.saving_ns:
-        wait, transfer = _measure_communication(case)
-        return IMBALANCE if wait > transfer else TRANSFER
+        # Over all ranks: how long NCCL kernels and MPI calls waited, and how long they transferred data.
+        wait = sum(rank.wait_ns for rank in case.ranks) + sum(mpi.wait_ns for mpi in case.mpi)
+        transfer = sum(rank.transfer_ns for rank in case.ranks) + sum(mpi.transfer_ns for mpi in case.mpi)
+        return bottlenecks.IMBALANCE if wait > transfer else bottlenecks.TRANSFER
     return found
-
-
-def _measure_communication(case: Case) -> tuple[int, int]:
-    """Return how long (ns, over all ranks) NCCL kernels and MPI calls waited, and how long they transferred data."""
-    wait = sum(rank.wait_ns for rank in case.ranks) + sum(mpi.wait_ns for mpi in case.mpi)
-    return wait, sum(rank.transfer_ns for rank in case.ranks) + sum(mpi.transfer_ns for mpi in case.mpi)
 
 
 def _classify_hosts(case: Case) -> Bottleneck | None:
@@ -103,4 +84,4 @@ def _classify_hosts(case: Case) -> Bottleneck | None:
     wait, transfer = case.measure_mpi("wait_ns"), case.measure_mpi("transfer_ns")
     if wait is None or transfer is None or max(wait, transfer) < LEAST:
         return None
-    return choose_variant(case, IMBALANCE) if wait >= transfer else TRANSFER_MPI
+    return choose_variant(case, bottlenecks.IMBALANCE) if wait >= transfer else bottlenecks.TRANSFER_MPI

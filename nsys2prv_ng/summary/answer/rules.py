@@ -14,17 +14,7 @@ from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
-from nsys2prv_ng.summary.answer.case import (
-    HALF,
-    HOST_BOUND,
-    LEAST,
-    Case,
-    count_operator_ranges,
-    is_launch,
-    list_inherited,
-    list_mpi_calls,
-    sum_nccl_kernels,
-)
+from nsys2prv_ng.summary.answer.case import HALF, HOST_BOUND, LEAST, Case, count_operator_ranges, is_launch
 from nsys2prv_ng.summary.answer.stragglers import find_more_compute
 from nsys2prv_ng.summary.memory.numbers import ALLOCATOR_CALLS
 from nsys2prv_ng.summary.ranges.numbers import list_paths
@@ -110,9 +100,8 @@ def computes(case: Case) -> bool:
 def _is_paced_by_host(case: Case) -> bool:
     limit = None if case.summary.what_if is None else case.summary.what_if.limited_by
     bound = case.bounds.get(HOST_BOUND)
-    return (
-        limit is not None and limit.what == "host" and limit.share > HALF and bound is not None and bound.share >= LEAST
-    )
+    is_limited = limit is not None and limit.what == "host" and limit.share > HALF
+    return is_limited and bound is not None and bound.share >= LEAST
 
 
 def computes_in_graphs(case: Case) -> bool:
@@ -162,15 +151,13 @@ def has_slow_stage(case: Case) -> bool:
 
 def waits_for_one(case: Case) -> bool:
     """Return whether one rank causes most waits, those aside in which it had waited for another one."""
-    waits = case.summary.waits
-    alone = [] if waits is None else [rank.all_caused_ns - inherited for rank, inherited in list_inherited(waits)]
+    alone = [rank.all_caused_ns - inherited for rank, inherited in case.inherited]
     return max(alone, default=0) > HALF * sum(rank.all_caused_ns for rank in case.ranks)
 
 
 def waits_for_compute(case: Case) -> bool:
     """Return whether the GPU of the rank that others wait for computes longer than theirs."""
-    waits, number = case.summary.waits, case.rank_to_change
-    ranks = [] if waits is None else list_inherited(waits)
+    number, ranks = case.rank_to_change, case.inherited
     ranks.sort(key=lambda item: (number is None or item[0].rank != number, item[1] - item[0].all_caused_ns))
     return bool(ranks) and find_more_compute(case, ranks[0][0]) is not None
 
@@ -182,23 +169,23 @@ def moves_large_messages(case: Case) -> bool:
     """Return whether most NCCL time with known sizes is in large messages."""
     rates = [] if case.summary.waits is None else case.summary.waits.bandwidth
     large = sum(each.ns for each in rates if each.bytes >= _LARGE_BYTES)
-    return bool(sum_nccl_kernels(case.summary)) and large > HALF * sum(each.ns for each in rates)
+    return bool(case.nccl_kernels) and large > HALF * sum(each.ns for each in rates)
 
 
 def moves_by_mpi(case: Case) -> bool:
     """Return whether there are MPI calls and no NCCL kernels."""
-    return bool(case.summary.mpi) and not sum_nccl_kernels(case.summary)
+    return bool(case.summary.mpi) and not case.nccl_kernels
 
 
 def copies_around_mpi(case: Case) -> bool:
     """Return whether copies between hosts and GPUs take so long that messages may pass through hosts."""
     copies = [each for each in case.summary.memory_operations if each.operation.endswith(_WITH_HOST)]
-    return sum(each.total_ns for each in copies) >= _STAGED * sum(list_mpi_calls(case.summary).values())
+    return sum(each.total_ns for each in copies) >= _STAGED * sum(case.mpi_calls.values())
 
 
 def moves_in_mpi_collectives(case: Case) -> bool:
     """Return whether most MPI time is in collectives."""
-    calls = list_mpi_calls(case.summary)
+    calls = case.mpi_calls
     return are_most(filter(_COLLECTIVES.match, calls), calls)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from nsys2prv_ng.light_dataclass import dataclass
@@ -12,15 +12,9 @@ from nsys2prv_ng.summary.efficiency.numbers import StepEfficiency
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS, list_parts
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.steps.numbers import LateInSlow, SlowStepNumbers
+from nsys2prv_ng.summary.steps.table import list_numbers
 from nsys2prv_ng.summary.verdict import Place
-from nsys2prv_ng.text.formatting import (
-    count_noun,
-    format_number_ranges,
-    format_percent,
-    format_span,
-    format_time,
-    join_first,
-)
+from nsys2prv_ng.text.formatting import count_noun, format_percent, format_span, format_time
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name
 
 _FACTOR = 2
@@ -30,7 +24,7 @@ _MOST_SLOW = 1 / 3
 _FEWEST_STEPS = 4
 _LEAST_SHARE = 0.05
 """Least part of the steps' time that slow steps cost, and least part of GPU time that is worth a word."""
-_MOST_NUMBERS, _MOST_PARTS = 8, 3
+_MOST_PARTS = 3
 
 
 @dataclass(frozen=True)
@@ -78,12 +72,11 @@ def find_slow_steps(summary: JobSummary) -> SlowSteps | None:
     steps, efficiency = summary.steps, summary.efficiency
     if steps is None or efficiency is None or steps.turns_ns is not None or not steps.median_ns:
         return None
-    if len(efficiency.steps) < steps.count:  # only the first of very many steps are listed
+    least, count = _FACTOR * steps.median_ns, len(efficiency.steps)
+    if count < steps.count:  # only the first of very many steps are listed
         return None
-    least = _FACTOR * steps.median_ns
     slow = [step for step in efficiency.steps if step.window_ns >= least]
     usual = [step for step in efficiency.steps if step.window_ns < least]
-    count = len(efficiency.steps)
     if not slow or count < _FEWEST_STEPS or len(slow) > _MOST_SLOW * count:
         return None
     found = SlowSteps(slow, usual, steps.median_ns)
@@ -92,7 +85,7 @@ def find_slow_steps(summary: JobSummary) -> SlowSteps | None:
 
 def describe_slow(found: SlowSteps, name: str) -> str:
     """Return how many steps are slow, and how long they take."""
-    which = join_first(format_number_ranges([step.number for step in found.slow]).split(","), _MOST_NUMBERS)
+    which = list_numbers([step.number for step in found.slow])
     takes = f"{name} {which} takes {_format_times(found.slow)}"
     if len(found.slow) > 1:
         count = f"{len(found.slow):,} of {count_noun(len(found.slow) + len(found.usual), 'step')}"
@@ -123,13 +116,7 @@ def describe_extra(found: SlowSteps) -> str:
     of_slow, of_usual = _sum_parts(found.slow), _sum_parts(found.usual)
     factor = len(found.slow) / len(found.usual)
     extra = {label: ns - factor * of_usual[label] for label, ns in of_slow.items()}
-    more = {label: ns for label, ns in extra.items() if ns > 0}
-    whole = sum(more.values())
-    shares = [
-        f"{label} {format_percent(ns, whole)}"
-        for label, ns in sorted(more.items(), key=lambda item: -item[1])[:_MOST_PARTS]
-        if ns >= _LEAST_SHARE * whole
-    ]
+    shares = _list_shares({label: ns for label, ns in extra.items() if ns > 0})
     if not shares:
         return ""
     whose = "its additional time" if len(found.slow) == 1 else "their additional time"
@@ -144,13 +131,7 @@ def are_host_bound(found: SlowSteps) -> bool:
 
 def describe_usual(found: SlowSteps) -> str:
     """Return where the GPU time of the usual steps goes, and the option that selects the most of them in a row."""
-    parts = _sum_parts(found.usual)
-    whole = sum(parts.values())
-    shares = [
-        f"{label} {format_percent(ns, whole)}"
-        for label, ns in parts.most_common(_MOST_PARTS)
-        if ns >= _LEAST_SHARE * whole
-    ]
+    shares = _list_shares(_sum_parts(found.usual))
     first, last = _find_longest_run(found)
     times = f"the other {count_noun(len(found.usual), 'step')} ({_format_times(found.usual)})"
     what = f": {', '.join(shares)} of GPU time" if shares else ""
@@ -166,6 +147,13 @@ def _sum_parts(steps: Sequence[StepEfficiency]) -> Counter[str]:
         for part in [] if step.losses is None else list_parts(step.losses):
             sums[part.label] += part.ns
     return sums
+
+
+def _list_shares(times: Mapping[str, float]) -> list[str]:
+    """Return the largest times by their labels, as shares of all."""
+    whole = sum(times.values())
+    largest = sorted(times.items(), key=lambda item: -item[1])[:_MOST_PARTS]
+    return [f"{label} {format_percent(ns, whole)}" for label, ns in largest if ns >= _LEAST_SHARE * whole]
 
 
 def _find_longest_run(found: SlowSteps) -> tuple[int, int]:
@@ -225,12 +213,8 @@ def _find_reason(numbers: SlowStepNumbers, summary: JobSummary) -> Explanation |
     """Return the first reason that is at least half of the difference: a late rank, the host, kernels and transfers."""
     if numbers.late is not None:
         return _blame(numbers.late)
-    found = (
-        reason
-        for reason in (*_find_on_hosts(numbers, summary), *_find_in_changes(numbers))
-        if 2 * reason.ns >= numbers.difference_ns
-    )
-    return next(found, None)
+    found = chain(_find_on_hosts(numbers, summary), _find_in_changes(numbers))
+    return next((reason for reason in found if 2 * reason.ns >= numbers.difference_ns), None)
 
 
 def _blame(late: LateInSlow) -> Explanation:
@@ -250,9 +234,8 @@ def _find_on_hosts(numbers: SlowStepNumbers, summary: JobSummary) -> Iterator[Ex
     for part in numbers.idle:
         by_call[part.name] += part.difference_ns
         by_range[part.range] += part.difference_ns
-    ranges = [
-        (name, ns) for name, ns in by_range.most_common(1) if name not in ("", step) and 2 * ns >= numbers.difference_ns
-    ]
+    least = numbers.difference_ns / 2
+    ranges = [(name, ns) for name, ns in by_range.most_common(1) if name not in ("", step) and ns >= least]
     places = [Place(kind="range", name=name) for name, _ in ranges]
     inside = "".join(f"in range {quote_name(name)}" for name, _ in ranges)
     for call, ns in by_call.most_common(1):

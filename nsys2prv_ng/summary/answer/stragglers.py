@@ -6,7 +6,7 @@ from collections import Counter
 from statistics import median
 from typing import NamedTuple
 
-from nsys2prv_ng.summary.answer.case import HALF, LEAST, Case, find_rank, is_worth, list_inherited
+from nsys2prv_ng.summary.answer.case import HALF, LEAST, Case, find_rank, is_worth
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.verdict import Straggler, StragglerReason
 from nsys2prv_ng.summary.waits.numbers import Excess, RankWaits, WaitNumbers
@@ -35,11 +35,11 @@ _QUARTER = 0.25
 
 def find_stragglers(case: Case) -> list[Straggler]:
     """Return the ranks that cost more than 2 % of the time of all ranks, the most expensive first."""
-    summary, waits = case.summary, case.summary.waits
+    waits = case.summary.waits
     if waits is None or len(waits.ranks) < 2:
         return []
-    least = _LEAST_SHARE * _measure_ranks(summary)
-    ranks = sorted(list_inherited(waits), key=lambda item: -item[0].all_caused_ns)
+    least = _LEAST_SHARE * _measure_ranks(case)
+    ranks = sorted(case.inherited, key=lambda item: -item[0].all_caused_ns)
     return [_make(rank, inherited, waits) for rank, inherited in ranks if rank.all_caused_ns > least]
 
 
@@ -50,11 +50,7 @@ def _make(rank: RankWaits, inherited: int, waits: WaitNumbers) -> Straggler:
             sums[cost.range, cost.call] += cost.ns
     reasons = [StragglerReason(range=range_, call=call, ns=ns) for (range_, call), ns in sums.most_common()]
     return Straggler(
-        rank=rank.rank,
-        task=rank.task,
-        caused_wait_ns=rank.all_caused_ns,
-        inherited_ns=inherited,
-        reasons=reasons,
+        rank=rank.rank, task=rank.task, caused_wait_ns=rank.all_caused_ns, inherited_ns=inherited, reasons=reasons
     )
 
 
@@ -63,7 +59,7 @@ def describe_stragglers(case: Case, stragglers: list[Straggler]) -> list[str]:
     waits = case.summary.waits
     if waits is None:
         return []
-    whole = _measure_ranks(case.summary)
+    whole = _measure_ranks(case)
     worst = ""
     if stragglers:
         rank = next(rank for rank in waits.ranks if rank.task == stragglers[0].task)
@@ -74,7 +70,7 @@ def describe_stragglers(case: Case, stragglers: list[Straggler]) -> list[str]:
 
 def is_minor(case: Case, straggler: Straggler) -> bool:
     """Return whether a straggler costs less than a tenth of the time of all ranks."""
-    return straggler.caused_wait_ns < _MINOR * _measure_ranks(case.summary)
+    return straggler.caused_wait_ns < _MINOR * _measure_ranks(case)
 
 
 def _describe(case: Case, straggler: Straggler, rank: RankWaits, whole: int) -> str:
@@ -93,8 +89,7 @@ def _describe(case: Case, straggler: Straggler, rank: RankWaits, whole: int) -> 
 
 def _describe_overlap(case: Case) -> str:
     """Return that most wait time costs nothing, since GPUs compute meanwhile; "" if it does cost."""
-    ranks = [] if case.summary.waits is None else case.summary.waits.ranks
-    known = [(rank.wait_ns, rank.exposed_wait_ns) for rank in ranks if rank.exposed_wait_ns is not None]
+    known = [(rank.wait_ns, rank.exposed_wait_ns) for rank in case.ranks if rank.exposed_wait_ns is not None]
     wait, exposed = sum(wait for wait, _ in known), sum(exposed for _, exposed in known)
     return ", mostly overlapped with compute" if exposed < HALF * wait else ""
 
@@ -177,11 +172,10 @@ def _describe_hidden(summary: JobSummary, waits: WaitNumbers, least: float) -> s
     return f"{name_task(*task)} is {NOT_SELECTED}, and cost the selected ranks {format_time(ns)} in total"
 
 
-def _measure_ranks(summary: JobSummary) -> int:
+def _measure_ranks(case: Case) -> int:
     """Return the time of all ranks (ns) in the time that numbers cover."""
-    window = sum(high - low for low, high in summary.windows_ns) or summary.duration_ns
-    ranks = 0 if summary.waits is None else len(summary.waits.ranks)
-    return window * ranks
+    window = sum(high - low for low, high in case.summary.windows_ns) or case.summary.duration_ns
+    return window * len(case.ranks)
 
 
 # ---- what a rank does longer -----------------------------------------------------------------------------------------
@@ -206,18 +200,14 @@ def find_more_compute(case: Case, rank: RankWaits) -> MoreCompute | None:
     on_host = sum(each.ns for each in costs if each.reason in ON_HOST)
     if on_host > HALF * rank.all_caused_ns:
         return None
-    times: dict[str, int] = {}
+    times = Counter[str]()
     for gpu in case.summary.gpus:
-        if len(gpu.tasks) > 1:
-            return None
-        for task in gpu.tasks:
-            times[task] = times.get(task, 0) + gpu.compute_ns
+        times.update(dict.fromkeys(gpu.tasks, gpu.compute_ns))
     own = times.pop(rank.task, 0)
-    if not times:
+    if not times or any(len(gpu.tasks) > 1 for gpu in case.summary.gpus):
         return None
     others = float(median(times.values()))
-    known = 0 if waits is None else sum(each.exposed_wait_ns or 0 for each in waits.ranks)
-    exposed = known or rank.all_caused_ns
+    exposed = sum(each.exposed_wait_ns or 0 for each in case.ranks) or rank.all_caused_ns
     if own <= (1 + _LEAST_MORE) * others or (own - others) * len(times) < HALF * exposed:
         return None
     return MoreCompute(own, others, "the others" if len(times) > 1 else next(iter(times)))

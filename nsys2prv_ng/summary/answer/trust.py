@@ -89,11 +89,10 @@ def describe_opaque_graphs(summary: JobSummary) -> str:
         return ""
     window = choose_window(summary.efficiency, summary.steps)
     losses = window.numbers.losses
-    if losses is None or not losses.whole_graph_ns:
+    whole = 0 if losses is None else losses.devices * window.numbers.window_ns
+    if losses is None or not losses.whole_graph_ns or losses.whole_graph_ns < _LEAST_GRAPHS * whole:
         return ""
-    if losses.whole_graph_ns < _LEAST_GRAPHS * losses.devices * window.numbers.window_ns:
-        return ""
-    share = format_percent(losses.whole_graph_ns, losses.devices * window.numbers.window_ns)
+    share = format_percent(losses.whole_graph_ns, whole)
     return f"{share} of GPU time is in opaque CUDA graphs, which may compute, wait or transfer; to know, {REMEDY}"
 
 
@@ -106,10 +105,7 @@ def describe_limits(waits: WaitNumbers) -> list[str]:
     if waits.not_split:
         reasons = sorted(waits.not_split.items(), key=lambda item: -item[1])
         several = len(reasons) > 1
-        parts = ", ".join(
-            f"{count:,} because {clean_name(reason)}" if several else f"because {clean_name(reason)}"
-            for reason, count in reasons
-        )
+        parts = ", ".join(f"{f'{count:,} ' * several}because {clean_name(reason)}" for reason, count in reasons)
         count = f"{sum(waits.not_split.values()):,} of {_count_kernels(waits)}"
         texts.append(f"{count} may wait or transfer data, {parts}")
     return texts

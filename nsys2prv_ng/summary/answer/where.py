@@ -11,24 +11,9 @@ from collections.abc import Mapping
 
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
-from nsys2prv_ng.summary.answer.case import HALF, Case, is_launch, list_inherited, list_mpi_calls, sum_nccl_kernels
+from nsys2prv_ng.summary.answer import slow_steps, stragglers
+from nsys2prv_ng.summary.answer.case import HALF, Case, is_launch
 from nsys2prv_ng.summary.answer.rules import FUSIBLE
-from nsys2prv_ng.summary.answer.slow_steps import (
-    SlowSteps,
-    are_host_bound,
-    describe_extra,
-    describe_reason,
-    name_step_range,
-)
-from nsys2prv_ng.summary.answer.stragglers import (
-    describe_longer_range,
-    describe_more_compute,
-    find_longer_range,
-    find_more_compute,
-    find_stragglers,
-    sum_by_range,
-)
-from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.pipeline.words import describe_pipeline
 from nsys2prv_ng.summary.verdict import Place
 from nsys2prv_ng.summary.waits.numbers import RankWaits
@@ -72,7 +57,7 @@ def _add_launching(case: Case, places: list[Place], text: str) -> Found:
     """Return places and their description with the NVTX ranges that launched most kernel time, if they are many."""
     summary = case.summary
     whole = sum(each.total_ns for each in summary.launched)
-    skipped = ("", name_step_range(summary))
+    skipped = ("", slow_steps.name_step_range(summary))
     sums = {each.range: each.total_ns for each in summary.launched if each.range not in skipped}
     ranges, launched = _describe("range", sums, whole, "kernel time")
     if not ranges or (ranges[0].ns or 0) < _LEAST_SHARE * whole:
@@ -83,7 +68,7 @@ def _add_launching(case: Case, places: list[Place], text: str) -> Found:
 def find_transfers(case: Case) -> Found:
     """Return the NCCL functions with most kernel time, how much overlaps with compute, and the rate of the largest."""
     summary = case.summary
-    functions = sum_nccl_kernels(summary)
+    functions = case.nccl_kernels
     if not functions:
         return [], ""
     places, text = _describe("function", functions, sum(functions.values()), "NCCL time")
@@ -91,9 +76,9 @@ def find_transfers(case: Case) -> Found:
     overlapped = sum(gpu.overlap_ns for gpu in summary.gpus)
     text += f", {format_percent(overlapped, communication)} overlapped with compute"
     first = next(nccl for nccl in summary.nccl if nccl.function == places[0].name)
-    steps, ranks = _count_steps(summary), max(summary.ranks, 1)
-    if steps:
-        text += f"; {first.kernels / steps / ranks:,.3g} {clean_name(first.function)} kernels per rank and step"
+    if summary.steps is not None and summary.steps.count:
+        each = first.kernels / summary.steps.count / max(summary.ranks, 1)
+        text += f"; {each:,.3g} {clean_name(first.function)} kernels per rank and step"
     bandwidth = summary.waits.bandwidth if summary.waits else []
     rated = [each for each in bandwidth if each.ns and each.function.removeprefix("nccl") == first.function]
     if rated:
@@ -117,14 +102,14 @@ def find_copies(case: Case) -> Found:
 
 def find_mpi_calls(case: Case) -> Found:
     """Return the MPI calls with most time, and the ranges that GPUs were idle in meanwhile."""
-    calls = list_mpi_calls(case.summary)
+    calls = case.mpi_calls
     places, text = _describe("call", calls, sum(calls.values()), "MPI time")
     ranges = Counter[str]()
     for (range_, call), (ns, _) in case.host_gaps.items():
         if range_ and call.startswith("MPI_"):
             ranges[range_] += ns
     if ranges:
-        range_, ns = max(ranges.items(), key=_get_ns)
+        [(range_, ns)] = ranges.most_common(1)
         places.append(Place(kind="range", name=range_, ns=ns))
         text += f"; mostly in {quote_name(range_)}"
     sent = [call for call in case.summary.mpi if call.sent_bytes and call.count]
@@ -136,7 +121,7 @@ def find_mpi_calls(case: Case) -> Found:
 
 def find_unclassified(case: Case) -> Found:
     """Return the NCCL functions with most kernel time, and why most of their kernels are not classified."""
-    waits, functions = case.summary.waits, sum_nccl_kernels(case.summary)
+    waits, functions = case.summary.waits, case.nccl_kernels
     reasons = {} if waits is None else waits.not_split
     places, text = _describe("function", functions, sum(functions.values()), "NCCL time")
     if reasons:
@@ -151,7 +136,7 @@ def find_unclassified(case: Case) -> Found:
 def find_host(case: Case) -> Found:
     """Return what hosts were in while GPUs were idle: ranges, or calls if ranges say little."""
     by_range, of_range = Counter[str](), Counter[tuple[str, str]]()
-    step = name_step_range(case.summary)
+    step = slow_steps.name_step_range(case.summary)
     for (range_, call), (ns, _) in case.host_gaps.items():
         name = "" if range_ == step else range_
         by_range[name] += ns
@@ -189,9 +174,7 @@ def _find_slowest_change(case: Case) -> Found:
     """Return the range or call whose change saves most, if idle times of GPUs are not known."""
     changes = (change for each in case.changes for change in each.changes if change.target in (what.RANGE, what.CALL))
     change = next(changes, None)
-    if change is None:
-        return [], ""
-    return [Place(kind=change.target, name=change.name)], quote_name(change.name)
+    return ([], "") if change is None else ([Place(kind=change.target, name=change.name)], quote_name(change.name))
 
 
 def find_slow_steps(case: Case) -> Found:
@@ -200,28 +183,28 @@ def find_slow_steps(case: Case) -> Found:
     assert found is not None
     longest = sorted(found.slow, key=lambda step: -step.window_ns)[:_MOST_STEPS]
     places = [Place(kind="step", name=str(step.number), ns=step.window_ns) for step in longest]
-    text = describe_extra(found)
-    reason, more = describe_reason(case.summary)
+    text = slow_steps.describe_extra(found)
+    reason, more = slow_steps.describe_reason(case.summary)
     if not reason:  # a wait for another rank may fall into the step after
         reason, more = _blame_straggler(case, found)
     if reason:
         return [*places, *more], "; ".join(filter(None, [text, reason]))
-    if not text or not are_host_bound(found):
+    if not text or not slow_steps.are_host_bound(found):
         return places, text
     # Calls are those of all steps; most of this time is in the slow ones.
     calls = [item for item in case.host_calls.items() if not is_launch(Change(what.CALL, item[0]))]
-    call, ns = max(calls, key=_get_ns, default=("", 0))
+    call, ns = max(calls, key=lambda item: item[1], default=("", 0))
     if ns > HALF * case.host_calls.total():
         text += f"; hosts are mostly {f'in {quote_name(call)}' if call else 'outside traced calls'}"
         places += [Place(kind="call", name=call, ns=ns)] if call else []
     return places, text
 
 
-def _blame_straggler(case: Case, found: SlowSteps) -> tuple[str, list[Place]]:
+def _blame_straggler(case: Case, found: slow_steps.SlowSteps) -> tuple[str, list[Place]]:
     """Return the rank that others waited for during half of what slow steps cost, and its places; ("", []) without."""
     others = len(case.ranks) - 1
     usual_ns = others * sum(step.window_ns for step in found.usual)
-    straggler = next(iter(find_stragglers(case)), None)
+    straggler = next(iter(stragglers.find_stragglers(case)), None)
     if straggler is None:
         return "", []
     cost = straggler.caused_wait_ns
@@ -229,7 +212,7 @@ def _blame_straggler(case: Case, found: SlowSteps) -> tuple[str, list[Place]]:
         return "", []
     name = name_task(straggler.rank, straggler.task)
     places, inside = [Place(kind="rank", name=name, ns=cost)], ""
-    range_, ns = max(sum_by_range(straggler).items(), key=_get_ns, default=("", 0))
+    range_, ns = next(iter(stragglers.sum_by_range(straggler).most_common(1)), ("", 0))
     if range_ and ns > HALF * cost:
         places.append(Place(kind="range", name=range_, ns=ns))
         inside = f", which is in {quote_name(range_)}"
@@ -246,9 +229,7 @@ def find_straggler(case: Case) -> Found:
     """Return the rank that others wait for: that of the change that saves something, if there is one."""
     number = case.rank_to_change
     ranks = sorted(_list_late(case), key=lambda item: number is None or item[0].rank != number)
-    if not ranks:
-        return [], ""
-    return _describe_late(case, *ranks[0])
+    return _describe_late(case, *ranks[0]) if ranks else ([], "")
 
 
 def find_late_ranks(case: Case) -> Found:
@@ -264,7 +245,7 @@ def _list_late(case: Case) -> list[tuple[RankWaits, MainReason | None]]:
     if waits is None:
         return []
     least = _LEAST_SHARE * sum(rank.all_caused_ns for rank in waits.ranks)
-    inherited = {rank.task: ns for rank, ns in list_inherited(waits)}
+    inherited = {rank.task: ns for rank, ns in case.inherited}
     ranks = [(rank, main) for rank, main in list_stragglers(waits) if rank.all_caused_ns > least]
     return sorted(ranks, key=lambda item: inherited[item[0].task] - item[0].all_caused_ns)
 
@@ -274,12 +255,12 @@ def _describe_late(case: Case, rank: RankWaits, main: MainReason | None, of: str
     name = name_task(rank.rank, rank.task)
     share = format_percent(rank.all_caused_ns, sum(each.all_caused_ns for each in case.ranks))
     places, text = [Place(kind="rank", name=name, ns=rank.all_caused_ns)], f"{name} causes {share}{of}"
-    more, longer = find_more_compute(case, rank), find_longer_range(case, rank)
+    more, longer = stragglers.find_more_compute(case, rank), stragglers.find_longer_range(case, rank)
     if longer is not None:
         places.append(Place(kind="range", name=longer.name, ns=longer.ns - longer.others_ns))
-        return places, f"{text}: {describe_longer_range(case, longer)}"
+        return places, f"{text}: {stragglers.describe_longer_range(case, longer)}"
     if more is not None:
-        return places, f"{text}: {describe_more_compute(case, more)}"
+        return places, f"{text}: {stragglers.describe_more_compute(case, more)}"
     row = None if main is None else main.row
     inside = [] if row is None else [(kind, name) for kind, name in (("range", row.range), ("call", row.what)) if name]
     if row is None or not inside:
@@ -289,10 +270,6 @@ def _describe_late(case: Case, rank: RankWaits, main: MainReason | None, of: str
 
 
 # ---- helpers ---------------------------------------------------------------------------------------------------------
-
-
-def _get_ns(item: tuple[str, int]) -> int:
-    return item[1]
 
 
 def _describe(kind: str, times: Mapping[str, int], whole: int, of: str) -> Found:
@@ -310,7 +287,3 @@ def _quote(kind: str, name: str) -> str:
     if not name:
         return USER_CODE
     return clean_name(name) if kind in ("function", "copies", "class") else quote_name(name)
-
-
-def _count_steps(summary: JobSummary) -> int:
-    return 0 if summary.steps is None else summary.steps.count

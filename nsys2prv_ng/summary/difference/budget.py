@@ -91,12 +91,11 @@ def make_budget(a: Windows, b: Windows) -> list[BudgetRow]:
         a, b = (side._replace(parts=[_join_compute(part) for part in side.parts]) for side in (a, b))
     median = find_median(a.ns)
     names = list(dict.fromkeys(name for side in (a, b) for part in side.parts for name in part))
-    rows = [_make_row(name, _list_times(a, name), _list_times(b, name), a, b, median) for name in names]
-    rows = sorted((row for row in rows if row.a_ns or row.b_ns), key=lambda row: -abs(row.difference_ns))
+    rows = [row for row in (_make_row(name, a, b, median) for name in names) if row.a_ns or row.b_ns]
+    rows.sort(key=lambda row: -abs(row.difference_ns))
     rest_a, rest_b = median - sum(row.a_ns for row in rows), find_median(b.ns) - sum(row.b_ns for row in rows)
     change = rest_b - rest_a
-    name = REST if len(a.ns) > 1 or len(b.ns) > 1 else "rounding"
-    name = name if rows else NOT_DIVIDED
+    name = NOT_DIVIDED if not rows else REST if len(a.ns) > 1 or len(b.ns) > 1 else "rounding"
     return [*rows, BudgetRow(name, rest_a, rest_b, change, None, abs(change) >= NOISE * median)]
 
 
@@ -108,15 +107,12 @@ def _join_compute(parts: Mapping[str, int]) -> dict[str, int]:
     return joined
 
 
-def _list_times(side: Windows, name: str) -> list[int]:
-    return [part.get(name, 0) for part in side.parts]
-
-
-def _make_row(name: str, a_ns: list[int], b_ns: list[int], a: Windows, b: Windows, median: int) -> BudgetRow:
+def _make_row(name: str, a: Windows, b: Windows, median: int) -> BudgetRow:
     """Return a row. It differs if a rank test over windows is significant and the difference is worth a row.
 
     With too few windows for a test, the difference must exceed the noise between two captures of a program.
     """
+    a_ns, b_ns = ([part.get(name, 0) for part in side.parts] for side in (a, b))
     mean_a, mean_b = round(sum(a_ns) / (len(a_ns) * a.units)), round(sum(b_ns) / (len(b_ns) * b.units))
     change = mean_b - mean_a
     if min(len(a_ns), len(b_ns)) < FEWEST:

@@ -70,7 +70,7 @@ def find_changes(
     limits = step_ns * NOISE, step_ns * LEAST
     found = [
         *(() if "kernels" in prevented else find_kernels(a, b)),
-        *_find_transfers(a, b, prevented),
+        *_compare(a, b, "transfer", *(_sum_transfers(side, prevented) for side in (a, b)))[:1],
         *(() if "ranges" in prevented else _find_ranges(a, b, limits)),
     ]
     found = [change for change in found if _is_named(change, rows, limits)]
@@ -98,11 +98,7 @@ def _compare(
     a: JobSummary, b: JobSummary, kind: Kind, before: Mapping[str, _Named], after: Mapping[str, _Named]
 ) -> list[Change]:
     """Return the change of each name, the largest first."""
-    names = [
-        name
-        for name in dict.fromkeys([*before, *after])
-        if any(side[name].ns for side in (before, after) if name in side)
-    ]
+    names = [name for name in {**before, **after} if any(name in side and side[name].ns for side in (before, after))]
     changes = [_make_change(a, b, kind, name, before.get(name), after.get(name)) for name in names]
     return sorted(changes, key=lambda change: -abs(change.difference_ns))
 
@@ -118,11 +114,8 @@ def _make_change(
     ]
     ranks = {rank: times[1].get(rank, 0) - times[0].get(rank, 0) for rank in {*times[0], *times[1]}}
     most = max(ranks, key=lambda rank: abs(ranks[rank]))
-    is_one = (
-        max(_count(a, per), _count(b, per)) > 1
-        and None not in ranks
-        and abs(ranks[most]) >= _NEARLY * sum(map(abs, ranks.values()))
-    )
+    has_several = max(_count(a, per), _count(b, per)) > 1 and None not in ranks
+    is_one = has_several and abs(ranks[most]) >= _NEARLY * sum(map(abs, ranks.values()))
     if is_one:
         a_ns, b_ns = (own.get(most, 0) for own in times)
     else:
@@ -155,26 +148,18 @@ def find_kernels(a: JobSummary, b: JobSummary) -> list[Change]:
     return [inner[0] if _has_nearly_all(inner[0], classes[0]) else classes[0]]
 
 
-def _sum_classes(summary: JobSummary) -> dict[str, _Named]:
-    sums: Counter[str] = Counter()
-    for kernel in summary.kernels:
-        if kernel.kernel_class != _NCCL_CLASS:
-            sums[kernel.kernel_class] += kernel.total_ns
-    return {name: _Named({None: ns}) for name, ns in sums.items()}
+def _sum_kernels(summary: JobSummary, kernel_class: str | None = None) -> dict[str, _Named]:
+    """Return the time of all classes of kernels but NCCL's, or of the kernels of one class by name.
 
-
-def _sum_kernels(summary: JobSummary, kernel_class: str) -> dict[str, _Named]:
-    """Return the time of the kernels of a class. A name can be of several, which its demangled names tell apart."""
+    A name can be of several kernels, which its demangled names tell apart.
+    """
     sums: Counter[str] = Counter()
     for kernel in summary.kernels:
         if kernel.kernel_class == kernel_class:
             sums[kernel.name] += kernel.total_ns
+        elif kernel_class is None and kernel.kernel_class != _NCCL_CLASS:
+            sums[kernel.kernel_class] += kernel.total_ns
     return {name: _Named({None: ns}) for name, ns in sums.items()}
-
-
-def _find_transfers(a: JobSummary, b: JobSummary, prevented: frozenset[str]) -> list[Change]:
-    """Return the copy, set or NCCL function that changed most."""
-    return _compare(a, b, "transfer", *(_sum_transfers(side, prevented) for side in (a, b)))[:1]
 
 
 def _sum_transfers(summary: JobSummary, prevented: frozenset[str]) -> dict[str, _Named]:
@@ -234,16 +219,15 @@ def _list_calls(summary: JobSummary) -> dict[str, _Named]:
 _LISTS: Mapping[Kind, Callable[[JobSummary], Mapping[str, _Named]]] = {
     "range": _list_ranges,
     "call": _list_calls,
-    "kernel": _sum_classes,
+    "kernel": _sum_kernels,
     "transfer": lambda summary: _sum_transfers(summary, frozenset()),
 }
 
 
 def _has_nearly_all(part: Change, whole: Change) -> bool:
     """Return whether a part has nearly all of a change."""
-    return part.difference_ns * whole.difference_ns > 0 and abs(part.difference_ns) >= _NEARLY * abs(
-        whole.difference_ns
-    )
+    one, all_ns = part.difference_ns, whole.difference_ns
+    return one * all_ns > 0 and abs(one) >= _NEARLY * abs(all_ns)
 
 
 @dataclass(frozen=True)

@@ -180,9 +180,6 @@ def _sum_costs(costs: Sequence[LateCost]) -> Counter[str]:
     return sums
 
 
-CALL, RANGE = "call", "range"
-
-
 def take_steps(job: Job, numbers: Sequence[int]) -> Job:
     """Return the job with numbers of the steps with these numbers only, among those that numbers cover."""
     assert job.steps is not None and job.scope.counted is not None
@@ -230,16 +227,9 @@ def _list_names(job: Job, index: int) -> Table:
     calls = calls.take(np.flatnonzero(~is_system | np.isin(calls.place, list(map_main_threads(report).values()))))
     ranges = load_nvtx_ranges(report, job.store, is_program_domain, with_start_end=True)
     names = [shorten_range_name(domain, name) for domain, name in ranges.keys]
-    return join_tables(
-        [
-            _sum_by_step(
-                CALL, calls.names, calls.name, counted.find_step(calls.place, calls.begin), calls.end - calls.begin
-            ),
-            _sum_by_step(
-                RANGE, names, ranges.key, counted.find_step(ranges.place, ranges.begin), ranges.end - ranges.begin
-            ),
-        ]
-    )
+    step, step_of_range = (counted.find_step(events.place, events.begin) for events in (calls, ranges))
+    of_calls = _sum_by_step("call", calls.names, calls.name, step, calls.end - calls.begin)
+    return join_tables([of_calls, _sum_by_step("range", names, ranges.key, step_of_range, ranges.end - ranges.begin)])
 
 
 def _sum_by_step(kind: str, names: Sequence[str], name: IntArray, step: IntArray, ns: IntArray) -> Table:

@@ -59,7 +59,11 @@ def compare_ranks(a: Sequence[float], b: Sequence[float]) -> float:
     It is exact for up to 60 values, also with ties. For more values it is the normal approximation, corrected for ties
     and continuity.
     """
-    ranks = _rank_twice(np.concatenate([a, b]).astype(np.float64))
+    values = np.concatenate([a, b]).astype(np.float64)
+    ordered = np.sort(values)
+    # Twice the rank (from 1) of each value: equal values share the mean of their ranks.
+    below, until = np.searchsorted(ordered, values, "left"), np.searchsorted(ordered, values, "right")
+    ranks = (below + until + 1).astype(np.int64)
     n, total = len(a), ranks.size
     mean = n * (total + 1)  # mean of twice the sum of the ranks of a
     away = abs(int(ranks[:n].sum()) - mean)
@@ -68,13 +72,6 @@ def compare_ranks(a: Sequence[float], b: Sequence[float]) -> float:
     variance = n * (total - n) / (total * (total - 1)) * float(((ranks - (total + 1)) ** 2).sum())
     # Possible sums of ranks are 1 apart, doubled sums 2 apart: the continuity correction is half of that.
     return erfc(max(0.0, away - 1) / sqrt(2 * variance)) if variance else 1.0
-
-
-def _rank_twice(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Return twice the rank (from 1) of each value; equal values share the mean of their ranks."""
-    ordered = np.sort(values)
-    below, until = np.searchsorted(ordered, values, "left"), np.searchsorted(ordered, values, "right")
-    return (below + until + 1).astype(np.int64)
 
 
 def _count_out(ranks: np.ndarray[tuple[int], np.dtype[np.int64]], n: int, mean: int, away: int) -> float:

@@ -108,20 +108,17 @@ def _sum_parts(job: Job, path: CriticalPath, kinds: IntArray, tasks: IntArray) -
     ranks = defaultdict(list)
     for (*part, task), ns in _add_up(path.length, *keys, tasks):
         ranks[tuple(part)].append(_make_rank(job, task, ns))
-    parts = []
-    for part_keys, ns in _add_up(path.length, *keys)[:_MOST_PARTS]:
-        kind, name, in_range = part_keys
-        parts.append(
-            PathPart(
-                path_class=types.PATH_KINDS[kind],
-                name=_get_text(path.names, name),
-                range=_get_text(path.ranges, in_range),
-                count=counts[part_keys],
-                ns=ns,
-                ranks=ranks[part_keys],
-            )
+    return [
+        PathPart(
+            path_class=types.PATH_KINDS[kind],
+            name=_get_text(path.names, name),
+            range=_get_text(path.ranges, in_range),
+            count=counts[kind, name, in_range],
+            ns=ns,
+            ranks=ranks[kind, name, in_range],
         )
-    return parts
+        for (kind, name, in_range), ns in _add_up(path.length, *keys)[:_MOST_PARTS]
+    ]
 
 
 def _sum_steps(path: CriticalPath) -> list[PathStep]:
@@ -132,15 +129,12 @@ def _sum_steps(path: CriticalPath) -> list[PathStep]:
     pieces = split_at_steps(path.begin, path.end, StepFunction(begin, np.arange(begin.size)))
     numbers = path.steps.number.tolist()
     classes: list[dict[str, int]] = [{} for _ in numbers]
-    for (step, kind), ns in _add_up(
-        pieces.end - pieces.begin, pieces.value, path.kind[pieces.interval].astype(np.int64)
-    ):
+    kinds = path.kind[pieces.interval].astype(np.int64)
+    for (step, kind), ns in _add_up(pieces.end - pieces.begin, pieces.value, kinds):
         if 0 <= step < len(numbers):
             classes[step][types.PATH_KINDS[kind]] = ns
-    return [
-        PathStep(number=number, ns=sum(times.values()), classes=times)
-        for number, times in zip(numbers, classes, strict=True)
-    ]
+    steps = zip(numbers, classes, strict=True)
+    return [PathStep(number=number, ns=sum(times.values()), classes=times) for number, times in steps]
 
 
 class PathAndSavings(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 
 from nsys2prv_ng.summary.efficiency.windows import PARTS
 from nsys2prv_ng.summary.steps.numbers import IdlePart, SlowStepNumbers, StepChange, StepPart
@@ -16,6 +15,7 @@ _LEAST = 0.01
 _MOST_PARTS, _MOST_PLACES = 4, 4
 """Most parts, and places of the host-bound part, with a row of their own: with the sums, no row of the table hides."""
 _MOST_NUMBERS = 8
+_TIMES = ("usual_ns", "slow_ns", "difference_ns")
 
 
 def list_slow_tables(numbers: SlowStepNumbers) -> list[Grid]:
@@ -23,9 +23,14 @@ def list_slow_tables(numbers: SlowStepNumbers) -> list[Grid]:
     return [_tabulate_parts(numbers), _tabulate_changes(numbers)]
 
 
+def list_numbers(numbers: Sequence[int]) -> str:
+    """Return the numbers of steps as ranges, with dots after the first ones: 3-5, 9, ..."""
+    return join_first(format_number_ranges(numbers).split(","), _MOST_NUMBERS)
+
+
 def _describe(numbers: SlowStepNumbers) -> str:
     """Return which steps are compared."""
-    which = join_first(format_number_ranges(numbers.slow).split(","), _MOST_NUMBERS)
+    which = list_numbers(numbers.slow)
     slow = f"Slow step {which}" if len(numbers.slow) == 1 else f"Slow steps {which}"
     return f"{slow} against {count_noun(len(numbers.usual), 'usual step')}"
 
@@ -36,15 +41,13 @@ def _describe(numbers: SlowStepNumbers) -> str:
 def _tabulate_parts(numbers: SlowStepNumbers) -> Grid:
     """Return the parts of the mean step, and below the host-bound part the ranges and calls that it is divided into."""
     rows = [_lay_out_part(part, place, numbers) for part, place in _list_parts(numbers)]
-    total = StepPart(
-        name="step", usual_ns=numbers.usual_ns, slow_ns=numbers.slow_ns, difference_ns=numbers.difference_ns
-    )
+    sums = {key: getattr(numbers, key) for key in _TIMES}
     return Grid(
         caption=f"{_describe(numbers)}, mean time per {clean_name(numbers.unit)} and step",
         columns=make_columns("part", "of it, host in", "usual", "slow", "difference", Column("share", minor=True)),
         rows=rows,
         names=2,
-        footer=[_lay_out_part(total, "", numbers)],
+        footer=[_lay_out_part(StepPart(name="step", **sums), "", numbers)],
     )
 
 
@@ -64,11 +67,7 @@ def _join_small(parts: Sequence[StepPart], numbers: SlowStepNumbers, noun: str, 
     small = [part for part in parts if part not in large]
     if not small:
         return list(parts)
-    sums = {
-        field.name: sum(getattr(part, field.name) for part in small)
-        for field in fields(StepPart)
-        if field.name.endswith("_ns")
-    }
+    sums = {key: sum(getattr(part, key) for part in small) for key in _TIMES}
     return [*large, StepPart(name=count_noun(len(small), noun), **sums)]
 
 
@@ -77,8 +76,8 @@ def _name_place(idle: IdlePart) -> str:
 
 
 def _lay_out_part(part: StepPart, place: str, numbers: SlowStepNumbers) -> list[Cell]:
-    name = "" if place else part.name
-    return [Name(name), Name(place), *_lay_out_times(part), Share(part.difference_ns, numbers.difference_ns)]
+    names = Name("" if place else part.name), Name(place)
+    return [*names, *_lay_out_times(part), Share(part.difference_ns, numbers.difference_ns)]
 
 
 def _lay_out_times(part: StepPart) -> list[Cell]:
@@ -103,10 +102,10 @@ def _tabulate_changes(numbers: SlowStepNumbers) -> Grid:
     only = {(each.kind, each.name) for each in numbers.only_slow}
     rows = [_lay_out_change(change, (change.kind, change.name) in only) for change in numbers.changes]
     known = {(change.kind, change.name) for change in numbers.changes}
-    others = [each for each in numbers.only_slow if (each.kind, each.name) not in known]
     rows += [
         [Name(each.name), _name_kind(each.kind), "each rank", _SLOW, Ns(0), Ns(each.ns), NsChange(each.ns)]
-        for each in others
+        for each in numbers.only_slow
+        if (each.kind, each.name) not in known
     ]
     return Grid(
         caption=f"{_describe(numbers)}, by name, mean time per step",

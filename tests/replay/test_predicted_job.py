@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.replay.changes import parse_changes
 from nsys2prv_ng.replay.model import Model
-from nsys2prv_ng.replay.row_clock import Instants, RowClock, _find_leaders, make_row_clock
+from nsys2prv_ng.replay.predicted_job import Instants, RowClock, _find_leaders, make_row_clock
 from nsys2prv_ng.replay.what_if import Experiment
 from tests.conftest import SAMPLES
 from tests.examples import examples
