@@ -23,7 +23,7 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread
-from nsys2prv_ng.sources.node import cpu_counters, gpu_metrics
+from nsys2prv_ng.sources.node import gpu_metrics, hardware_counters
 from nsys2prv_ng.sources.shared.reasons import NO_METRIC, NO_VALUES, ONLY_JSON
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, parse_json
 from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, get_times, make_block, scale_values
@@ -91,7 +91,7 @@ def _divide_events(reader: ReportReader) -> tuple[BoolArray, BoolArray]:
 
     Call it through `reader.once`.
     """
-    soc_types = reader.columns(cpu_counters.SOC_NAMES.name)["typeId"]
+    soc_types = reader.columns(hardware_counters.SOC_NAMES.name)["typeId"]
     type_id = reader.columns(EVENTS.name)["typeId"]
     is_other = np.isin(type_id, np.concatenate([gpu_metrics.read_json_types(reader), soc_types]))
     is_tracer = np.isin(type_id, sorted(reader.once(_read_descriptions).tracers)) & ~is_other
@@ -246,7 +246,7 @@ def _get_text(value: object) -> str:
 SOURCE = Source(
     source_names.PLUGIN_METRICS,
     "Metrics of nsys's plugins",
-    (EVENTS, DATA, FIELDS, TYPES, SOURCES, gpu_metrics.NAMES, cpu_counters.SOC_NAMES),
+    (EVENTS, DATA, FIELDS, TYPES, SOURCES, gpu_metrics.NAMES, hardware_counters.SOC_NAMES),
     read,
     counted_tables=(EventRows(EVENTS.name, count=count_plugin_rows),),
     noun="events",

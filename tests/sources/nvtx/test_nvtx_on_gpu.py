@@ -158,7 +158,7 @@ def test_nvidias_projection(shared_reports, unpacked, tmp_path):
     from nsys2prv_ng.report.database import Database
     from nsys2prv_ng.report.metadata import Strings, read_metadata
     from nsys2prv_ng.sources.nvtx import events as nvtx_events
-    from nsys2prv_ng.sources.nvtx import nvtx_on_gpu
+    from nsys2prv_ng.sources.nvtx import nvtx as nvtx_on_gpu
     from nsys2prv_ng.sources.shared.report_reader import ReportReader
     from nsys2prv_ng.sources.shared.source_options import SourceOptions
 

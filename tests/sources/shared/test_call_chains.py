@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.metadata import Strings, read_metadata
 from nsys2prv_ng.sources.cuda import cuda_api
-from nsys2prv_ng.sources.shared.call_chains import Chains, Frames, _take_innermost, read_cuda_chains
+from nsys2prv_ng.sources.shared.host_calls import Chains, Frames, _take_innermost, read_cuda_chains
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.sources.host.host_reports import (
