@@ -57,12 +57,9 @@ class DeviceOperations:
 
     def take(self, table: str, column: IntArray) -> IntArray:
         """Return the part of a column of all operations that belongs to a table."""
-        low = 0
-        for name, columns in self.columns.items():
-            if name == table:
-                return column[low : low + columns.rows]
-            low += columns.rows
-        return column[:0]
+        rows = [columns.rows for columns in self.columns.values()]
+        parts = np.split(column, np.cumsum(rows))
+        return dict(zip(self.columns, parts, strict=False)).get(table, column[:0])
 
 
 def select_operations(

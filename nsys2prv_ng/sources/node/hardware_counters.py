@@ -1,4 +1,4 @@
-"""Reads counters of a node's hardware: CPU cores, the system on chip, network cards, and the InfiniBand switches it saw.
+"""Reads counters of a node's hardware: CPU cores, the system on chip, network cards, and InfiniBand switches.
 
 A row of a table contains the counts, or a metric of a port, from `start` to `end`, and is shown from `start`. Metrics
 of the network are mostly rates per ms (of bytes, packets, ticks: the unit is in the label). Each core, or other

@@ -29,7 +29,8 @@ import pyarrow.compute as pc
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, sort_nested
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost, measure_depths
-from nsys2prv_ng.sources.nvtx.events import PUSH_POP, NvtxEvents
+from nsys2prv_ng.sources.nvtx.events import PUSH_POP, NvtxEvents, read_nvtx_events
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 Shape = tuple[int, ...]
 
@@ -132,8 +133,9 @@ def _count_convolution(name: str, sizes: str, target: str) -> int:
 # ---- texts ---------------------------------------------------------------------------------------------------------
 
 
-def count_flops(events: NvtxEvents) -> IntArray:
+def count_flops(reader: ReportReader) -> IntArray:
     """Return the FLOPs of each row of the table: of the outermost counted operators on each thread, else 0."""
+    events = reader.once(read_nvtx_events)
     flops = np.zeros(events.ends.size, np.int64)
     texts = events.texts.original
     chosen = np.flatnonzero(_to_mask(pc.match_substring_regex(texts, _ANY_COUNTED)))

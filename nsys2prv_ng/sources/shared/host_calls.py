@@ -1,4 +1,12 @@
-"""Reads calls on host threads: each call is an interval on the row of its thread, nested as the calls were."""
+"""Reads calls on host threads, and the functions on the stack of a thread at a call or sample with a backtrace.
+
+Each call is an interval on the row of its thread, nested as the calls were.
+
+The rows of a chain of functions share an `id`; their `stackDepth` counts from 0, the innermost function. The chain of a
+sample starts with the function that ran, the chain of a call with the function that was called. For functions in
+stripped modules, nsys records addresses instead of names. Addresses differ between processes, so the module names these
+functions.
+"""
 
 from __future__ import annotations
 
@@ -98,14 +106,13 @@ def select_sound_intervals(result: Result, begin: IntArray, end: IntArray, globa
     return result.drop_rows({NO_THREAD: global_tid == NULL, **find_unsound_times(begin, end)})
 
 
-def _declare_chains(name: str) -> Table:
-    return Table(name, ("id", "symbol", "stackDepth"), {"module": NULL, "unresolved": 0})
+# ---- call chains -----------------------------------------------------------------------------------------------------
 
 
-SAMPLE_CHAINS = _declare_chains("SAMPLING_CALLCHAINS")
-OS_CALL_CHAINS = _declare_chains("OSRT_CALLCHAINS")
-CUDA_CALL_CHAINS = _declare_chains("CUDA_CALLCHAINS")
-SYSTEM_CALL_CHAINS = _declare_chains("SYSCALL_CALLCHAINS")
+SAMPLE_CHAINS, OS_CALL_CHAINS, CUDA_CALL_CHAINS, SYSTEM_CALL_CHAINS = (
+    Table(f"{prefix}_CALLCHAINS", ("id", "symbol", "stackDepth"), {"module": NULL, "unresolved": 0})
+    for prefix in ("SAMPLING", "OSRT", "CUDA", "SYSCALL")
+)
 
 _NO_NAME = re.compile(r"(0x[0-9a-fA-F]*)?")
 """An address or an empty text, because some functions are resolved to an empty name."""

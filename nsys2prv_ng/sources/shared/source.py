@@ -222,16 +222,13 @@ class Result:
 
     def drop(self, reason: Reason, count: int) -> None:
         """Count events that are not written, for one reason."""
-        self._count(reason, count)
+        if count:
+            self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
 
     def add_dropped(self, other: Result) -> None:
         """Count the events that another result does not write."""
         for reason, count in other.dropped.items():
-            self._count(reason, count)
-
-    def _count(self, reason: str, count: int) -> None:
-        if count:
-            self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
+            self.drop(Reason(reason), count)
 
     def drop_rows(self, reasons: Mapping[Reason, BoolArray], counted: BoolArray | bool = True) -> IntArray:
         """Return the rows to which no reason applies, and drop the others. The first reason that applies counts.
@@ -304,14 +301,15 @@ class Result:
 
     def drop_unended(self, find: Callable[[Unended], BoolArray], reason: Reason) -> None:
         """Drop the intervals without an end that `find` marks."""
-        remaining = []
-        for unended in self.unended:
-            without = find(unended)
-            place, begin, opening, closing = unended
-            self.closed -= int(without.sum())
-            self.drop(reason, int(without.sum()))
-            remaining.append(Unended(place[~without], begin[~without], select(opening, ~without), closing))
-        self.unended = [unended for unended in remaining if unended.place.size]
+        parts = [(unended, find(unended)) for unended in self.unended]
+        dropped = sum(int(without.sum()) for _, without in parts)
+        self.closed -= dropped
+        self.drop(reason, dropped)
+        self.unended = [
+            Unended(part.place[~without], part.begin[~without], select(part.opening, ~without), part.closing)
+            for part, without in parts
+            if not without.all()
+        ]
 
 
 # ---- switches of threads and contexts --------------------------------------------------------------------------------
