@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.sources.cuda import cuda_api, cuda_memory, device_activity, stream_operations
-from nsys2prv_ng.sources.host import directives, operating_system, profiler_overhead
+from nsys2prv_ng.sources.host import directives, operating_system
 from nsys2prv_ng.sources.mpi import mpi, ucx
 from nsys2prv_ng.sources.nccl import nccl
 from nsys2prv_ng.sources.node import diagnostics, gpu_metrics, hardware_counters, plugin_metrics
@@ -17,8 +17,9 @@ SOURCES: tuple[Source, ...] = (
     stream_operations.LAUNCH_LINES, cuda_api.SYNCHRONIZATION, cuda_memory.SOURCE, cuda_memory.PAGE_FAULTS,
     cuda_api.LIBRARIES, cuda_api.VIDEO, device_activity.CONTEXTS, gpu_metrics.SOURCE, mpi.SOURCE, ucx.SOURCE,
     nvtx.SOURCE, nccl.SOURCE, nvtx.ON_GPU, directives.OPENMP, directives.OPENACC, operating_system.OS_RUNTIME,
-    operating_system.SYSTEM_CALLS, operating_system.SCHEDULING, operating_system.CPU_SAMPLES, profiler_overhead.SOURCE,
-    hardware_counters.NETWORK, plugin_metrics.SOURCE, hardware_counters.CPU_COUNTERS, diagnostics.SOURCE,
+    operating_system.SYSTEM_CALLS, operating_system.SCHEDULING, operating_system.CPU_SAMPLES,
+    operating_system.PROFILER_OVERHEAD, hardware_counters.NETWORK, plugin_metrics.SOURCE,
+    hardware_counters.CPU_COUNTERS, diagnostics.SOURCE,
 )  # fmt: skip
 """Every source, in the order in which it is read and reported."""
 

@@ -8,9 +8,10 @@ the key of a call within a report is (process, correlation id).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from nsys2prv_ng.arrays.groups import map_unambiguous
 from nsys2prv_ng.arrays.pick import pick
@@ -31,32 +32,36 @@ MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)
 
+_Item = TypeVar("_Item", bound=np.generic)
+
 COLUMNS = ("start", "end", "globalPid", "deviceId", "contextId", "streamId")
 """Columns that every table of device operations has."""
 
 
 @dataclass(frozen=True)
 class DeviceOperations:
-    """The n operations of a report: the rows of all its tables, one table after the other."""
+    """The n operations of a report: the rows of all its tables, one table after the other.
+
+    `columns`: the columns of the tables that the report has, by name. `accounts`: the number of rows of each table, and
+    of dropped ones. `place`: the place of each operation; -1 if it is dropped.
+    """
 
     columns: dict[str, Columns]
-    """Columns of the tables that the report has, by name."""
     accounts: dict[str, Result]
-    """Number of rows of each table, and of dropped ones."""
     place: IntArray
-    """Place of each operation; -1 if it is dropped."""
 
     def stack(self, name: str) -> IntArray:
         """Return a column of all operations; 0 for the operations of tables without it."""
-        return _stack(self.columns, name)
+        parts = [columns.numbers.get(name, np.zeros(columns.rows, np.int64)) for columns in self.columns.values()]
+        return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def spread(self, value_of_table: Mapping[str, int]) -> IntArray:
         """Return the value of the table of each operation."""
         rows = [columns.rows for columns in self.columns.values()]
         return np.repeat(np.array([value_of_table[table] for table in self.columns], np.int64), rows)
 
-    def take(self, table: str, column: IntArray) -> IntArray:
-        """Return the part of a column of all operations that belongs to a table."""
+    def take(self, table: str, column: npt.NDArray[_Item]) -> npt.NDArray[_Item]:
+        """Return the part of a column of all operations that belongs to a table, as a view."""
         rows = [columns.rows for columns in self.columns.values()]
         parts = np.split(column, np.cumsum(rows))
         return dict(zip(self.columns, parts, strict=False)).get(table, column[:0])
@@ -79,30 +84,19 @@ def locate(reader: ReportReader) -> DeviceOperations:
     All tables share the lanes of a stream, so that operations on a row never overlap.
     """
     tables = {table: reader.columns(table) for table in TABLES if reader.has(table)}
-    start, end, pid, device, context, stream = (_stack(tables, name) for name in COLUMNS)
+    operations = DeviceOperations(tables, {}, np.full(sum(columns.rows for columns in tables.values()), -1, np.int64))
+    start, end, pid, device, context, stream = map(operations.stack, COLUMNS)
     no_stream = (pid == NULL) | (device == NULL) | (context == NULL) | (stream == NULL)
     reasons = {NO_STREAM: no_stream, **find_unsound_times(start, end)}
-    accounts = {}
     is_sound = np.zeros(start.size, np.bool_)
-    low = 0
     for table, columns in tables.items():
-        part = slice(low, low + columns.rows)
-        account = accounts[table] = Result(read=columns.rows)
-        is_sound[part][account.drop_rows({reason: mask[part] for reason, mask in reasons.items()})] = True
-        low += columns.rows
-
-    process = get_process(pid[is_sound])
-    key = (process, device[is_sound], context[is_sound], stream[is_sound])
-    group, _ = encode_rows(*key)
-    lane = assign_lanes(group, start[is_sound], end[is_sound])
-    place = np.full(start.size, -1, np.int64)
-    place[is_sound] = reader.places.streams(*key, lane)
-    return DeviceOperations(tables, accounts, place)
-
-
-def _stack(tables: dict[str, Columns], name: str) -> IntArray:
-    parts = [columns.numbers.get(name, np.zeros(columns.rows, np.int64)) for columns in tables.values()]
-    return np.concatenate([np.zeros(0, np.int64), *parts])
+        account = operations.accounts[table] = Result(read=columns.rows)
+        sound = account.drop_rows({reason: operations.take(table, mask) for reason, mask in reasons.items()})
+        operations.take(table, is_sound)[sound] = True
+    key = (get_process(pid[is_sound]), device[is_sound], context[is_sound], stream[is_sound])
+    lane = assign_lanes(encode_rows(*key)[0], start[is_sound], end[is_sound])
+    operations.place[is_sound] = reader.places.streams(*key, lane)
+    return operations
 
 
 # ---- devices of contexts ---------------------------------------------------------------------------------------------

@@ -47,44 +47,37 @@ class Meaning(NamedTuple):
     value: int
 
 
+def _map_kinds(event_type: EventType, values: Mapping[int, int]) -> dict[int, Meaning]:
+    """Return the meaning of each kind, given the value of the kind."""
+    return {kind: Meaning(event_type, value) for kind, value in values.items()}
+
+
 def _map_locks(value: int) -> dict[int, Meaning]:
     """Return the meaning of each kind of lock, given the value for waiting, leaving or being inside."""
     return {kind: Meaning(event_type, value) for kind, event_type in _LOCKS.items()}
 
 
 _WORK = {1: 4, 2: 5, 3: 6, 4: 8, 5: 9, 6: 10, 8: 11, 10: 12, 11: 13, 12: 14, 13: 15, _ANY: 16}
-_BARRIERS = (1, 2, 3, 4, 8, 9, 10)
+_BARRIERS = {kind: kind for kind in (1, 2, 3, 4, 8, 9, 10)}
 _TASK_TYPE = 0xF  # the other bits of ompt_task_flag_t show how the task was made
 
 INTERVALS: Mapping[str, Mapping[int, Meaning]] = {
     "THREAD": {_ANY: Meaning(types.OMP_THREAD, 1)},
     "PARALLEL": {_ANY: Meaning(types.OMP_PARALLEL, 3)},
-    "WORKSHARE": {
-        **{kind: Meaning(types.OMP_WORKSHARING, value) for kind, value in _WORK.items()},
-        7: Meaning(types.OMP_TASKLOOP, 1),
-    },
+    "WORKSHARE": {**_map_kinds(types.OMP_WORKSHARING, _WORK), 7: Meaning(types.OMP_TASKLOOP, 1)},
     "MASTER": {_ANY: Meaning(types.OMP_WORKSHARING, 7)},
     "SYNC_REGION": {
-        **{kind: Meaning(types.OMP_BARRIER, kind) for kind in _BARRIERS},
+        **_map_kinds(types.OMP_BARRIER, _BARRIERS),
         5: Meaning(types.OMP_TASKWAIT, 1),
         6: Meaning(types.OMP_TASKGROUP, 1),
         7: Meaning(types.OMP_REDUCTION, 1),
         _ANY: Meaning(types.OMP_OTHER_SYNCHRONIZATION, 1),
     },
-    "SYNC_REGION_WAIT": {
-        **{kind: Meaning(types.OMP_WAIT, kind) for kind in (*_BARRIERS, 5, 6, 7)},
-        _ANY: Meaning(types.OMP_WAIT, 11),
-    },
+    "SYNC_REGION_WAIT": _map_kinds(types.OMP_WAIT, {**_BARRIERS, 5: 5, 6: 6, 7: 7, _ANY: 11}),
     "REDUCTION": {_ANY: Meaning(types.OMP_REDUCTION, 1)},
     "MUTEX_WAIT": _map_locks(_WAITING),
     "CRITICAL_SECTION": {**_map_locks(_INSIDE), _ANY: Meaning(types.OMP_CRITICAL, _INSIDE)},
-    "TASK": {
-        1: Meaning(types.OMP_FUNCTION, 2),
-        2: Meaning(types.OMP_FUNCTION, 1),
-        4: Meaning(types.OMP_TASK, 1),
-        8: Meaning(types.OMP_TASK, 2),
-        _ANY: Meaning(types.OMP_TASK, 3),
-    },
+    "TASK": _map_kinds(types.OMP_FUNCTION, {1: 2, 2: 1}) | _map_kinds(types.OMP_TASK, {4: 1, 8: 2, _ANY: 3}),
 }
 """The meaning of each kind, by table of intervals."""
 
@@ -109,7 +102,7 @@ _OMP_WAITS = {
     Meaning(types.OMP_TASKWAIT, 1),
     *INTERVALS["MUTEX_WAIT"].values(),
     *INTERVALS["SYNC_REGION_WAIT"].values(),
-    *(Meaning(types.OMP_BARRIER, kind) for kind in _BARRIERS),
+    *_map_kinds(types.OMP_BARRIER, _BARRIERS).values(),
 }
 """Events in which a thread waits for other threads, unless it runs a task meanwhile."""
 

@@ -1,10 +1,15 @@
-"""Reads what the operating system did with host threads: OS runtime and system calls, time on cores, and CPU samples.
+"""Reads what befell host threads: OS runtime and system calls, time on cores, CPU samples, and the profiler's overhead.
 
 Calls of pthreads have a separate event type. The system calls are those of nsys's syscall trace. No capture of them was
 available: their table follows NVIDIA's documentation of the export.
 
 Context switches and samples only observe a thread: they are shown if the thread also made calls, because a process has
 dozens of threads that never do.
+
+The cost of tracing is shown as nsys and CUPTI report it. Overhead has the state Profiling, which hides all other states
+of a thread, so that nobody takes it for time of the program. CUPTI also reports time that the driver takes with or
+without a profiler, for example when it waits for room to queue a launch or loads a module. That is an event of the same
+type, but without the state.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Value
 from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.paraver.value_tables import PTHREAD_CALLS
-from nsys2prv_ng.records.columns import Pair, make_events
+from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.sources.shared import host_calls, reasons
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_name_pair
@@ -201,7 +206,7 @@ def read_samples(reader: ReportReader) -> Result:
     chain = columns["id"][rows]
     chains = host_calls.read_chains(reader, host_calls.SAMPLE_CHAINS)
     pairs = host_calls.find_functions(reader, chains, chain, types.SAMPLED_FUNCTIONS)
-    missing = ~chains.find(0, chain)[1]
+    missing = ~host_calls.find_frames(chains, 0, chain)[1]
     if missing.any():
         no_name = np.zeros(chain.size, np.int64)
         pairs.append(make_name_pair(reader.labels, types.SAMPLED_FUNCTIONS[0], no_name, [NO_CHAIN], missing))
@@ -219,4 +224,60 @@ CPU_SAMPLES = Source(
     noun="samples",
     needed_by=(),
     load=LoadCost(events=0.6, pairs=1),
+)
+
+
+# ---- overhead of the profiler ----------------------------------------------------------------------------------------
+
+
+_OVERHEAD = tuple(
+    Table(name, ("start", "end", "globalTid"), {"nameId": NULL, "overheadType": NULL})
+    for name in ("PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD")
+)
+
+# ENUM_CUPTI_OVERHEAD_TYPE: the label of a row without a name.
+_CUPTI_NAMES = {
+    2: "Driver compiler", 3: "CUPTI Buffer flush", 4: "CUPTI Instrumentation", 5: "CUPTI Resource Management",
+    6: "Runtime triggered module loading", 7: "Lazy function loading", 8: "Command Buffer Full",
+}  # fmt: skip
+_DRIVER_TYPES = (2, 6, 7, 8)
+_DRIVER_NAMES = re.compile(
+    r"(Driver (JIT )?compiler|Runtime (triggered )?module loading|Lazy function loading|Command buffer full)",
+    re.IGNORECASE,
+)
+
+
+def is_profiling(name: str) -> bool:
+    """Return whether the profiler, and not the CUDA driver, causes the overhead with this name."""
+    return not _DRIVER_NAMES.match(name)
+
+
+def read_overhead(reader: ReportReader) -> Result:
+    """Return an interval for each row, nested as the rows are; the two tables report different things."""
+    stacked = reader.stack([table.name for table in _OVERHEAD], (*_OVERHEAD[0].required, *_OVERHEAD[0].optional))
+    begin, end, thread, name_id, kind = stacked.values()
+    result = Result(read=int(begin.size))
+    rows = host_calls.select_sound_calls(result, begin, end, thread)
+    begin, end, thread, name_id, kind = (column[rows] for column in (begin, end, thread, name_id, kind))
+    place = reader.places.observed_threads(thread)
+    # A row without a name has the name of its type: negative keys stand for types, since no id or known type is one.
+    keys, index = np.unique(np.where(name_id == NULL, -1 - np.maximum(kind, 0), name_id), return_inverse=True)
+    names = [
+        _CUPTI_NAMES.get(-1 - int(key), "Unknown") if key < 0 else name
+        for key, name in zip(keys, reader.strings(keys), strict=True)
+    ]
+    pair = make_name_pair(reader.labels, types.PROFILER_OVERHEAD, index, names)
+    result.records.append(make_intervals(place, begin, end, [pair], [pair.handle]))
+    profiling = np.array([is_profiling(name) for name in names], np.bool_)[index] & ~np.isin(kind, _DRIVER_TYPES)
+    result.add_states(place, begin, end, np.where(profiling, types.PROFILING, -1))
+    return result
+
+
+PROFILER_OVERHEAD = Source(
+    source_names.PROFILER_OVERHEAD,
+    "Profiler overhead",
+    _OVERHEAD,
+    read_overhead,
+    counted_tables=tuple(EventRows(table.name) for table in _OVERHEAD),
+    noun="stretches",
 )

@@ -80,7 +80,7 @@ class _DomainWriter:
     """Adds the events of one domain in one report to a result."""
 
     def __init__(self, reader: ReportReader, result: Result, events: NvtxEvents, domain: str) -> None:
-        self.reader, self.labels, self.places = reader, reader.labels, reader.places
+        self.reader, self.labels = reader, reader.labels
         self.result, self.events, self.domain = result, events, domain
         self.columns, self.texts = events.columns, events.texts
 
@@ -123,7 +123,8 @@ class _DomainWriter:
         return Pair(self.labels.handle(event_type), self.texts.name_ids(self.labels, event_type.names, rows))
 
     def _get_places(self, rows: IntArray) -> IntArray:
-        return self.places.threads(self.columns["globalTid"][rows], application=self.domain == families.NCCL_DOMAIN)
+        is_nccl = self.domain == families.NCCL_DOMAIN
+        return self.reader.places.threads(self.columns["globalTid"][rows], application=is_nccl)
 
     def _make_attributes(self, rows: IntArray) -> list[Pair]:
         """Make pairs for the number, FLOPs, category, ending thread and payload of the rows that have them."""

@@ -44,7 +44,7 @@ def read_calls(
     clean_name: Callable[[str], str] = str,
     numbered: NumberedCalls | None = None,
     system: bool = False,
-    read_chains: Callable[[ReportReader, Iterable[str]], Chains] | None = None,
+    read_chains: Callable[[ReportReader, Iterable[str]], list[Frames]] | None = None,
     choose_state: Callable[[str], int] | None = None,
 ) -> Result:
     """Return an interval for each row of some tables, nested as the calls of the table were. `tables`: types by name.
@@ -140,22 +140,19 @@ class Frames(NamedTuple):
         return Frames._make(column[rows] for column in self)
 
 
-class Chains:
-    """The frames of all chains, in the parts in which they were read. One chain may have frames in several parts."""
+def find_frames(chains: Sequence[Frames], level: int, chain: IntArray) -> tuple[Frames, BoolArray]:
+    """Return (frames at a level, mask of the n chains with a frame there). The first frame of a chain counts.
 
-    def __init__(self, parts: Sequence[Frames]) -> None:
-        self._parts = parts
-
-    def find(self, level: int, chain: IntArray) -> tuple[Frames, BoolArray]:
-        """Return (frames at a level, mask of the n chains with a frame there). The first frame of a chain counts."""
-        frames = _concatenate([part.select(part.level == level) for part in self._parts])
-        if (np.diff(frames.chain) < 0).any():
-            frames = frames.select(np.argsort(frames.chain, kind="stable"))
-        if not frames.chain.size:
-            return frames, np.zeros(chain.size, np.bool_)
-        at = np.minimum(np.searchsorted(frames.chain, chain), frames.chain.size - 1)
-        present = frames.chain[at] == chain
-        return frames.select(at[present]), present
+    `chains`: the frames of all chains, in the parts in which they were read. One chain may be in several.
+    """
+    frames = _concatenate([part.select(part.level == level) for part in chains])
+    if (np.diff(frames.chain) < 0).any():
+        frames = frames.select(np.argsort(frames.chain, kind="stable"))
+    if not frames.chain.size:
+        return frames, np.zeros(chain.size, np.bool_)
+    at = np.minimum(np.searchsorted(frames.chain, chain), frames.chain.size - 1)
+    present = frames.chain[at] == chain
+    return frames.select(at[present]), present
 
 
 # ---- frames of the tables --------------------------------------------------------------------------------------------
@@ -166,7 +163,7 @@ _FIRST_DEPTH = {SAMPLE_CHAINS.name: 0, OS_CALL_CHAINS.name: 1, SYSTEM_CALL_CHAIN
 runtime call is the call itself; a system call is in the kernel and has no frame."""
 
 
-def read_chains(reader: ReportReader, table: Table) -> Chains:
+def read_chains(reader: ReportReader, table: Table) -> list[Frames]:
     """Read the chains of samples, OS runtime calls or system calls."""
     first = _FIRST_DEPTH[table.name]
     end = first + reader.options.stack_depth
@@ -175,10 +172,10 @@ def read_chains(reader: ReportReader, table: Table) -> Chains:
         depth = block["stackDepth"]
         return np.flatnonzero((depth >= first) & (depth < end) & (block["id"] != NULL))
 
-    return Chains([part._replace(level=part.level - first) for part in _read(reader, table, find_within)])
+    return [part._replace(level=part.level - first) for part in _read(reader, table, find_within)]
 
 
-def read_cuda_chains(reader: ReportReader, names: Iterable[str]) -> Chains:
+def read_cuda_chains(reader: ReportReader, names: Iterable[str]) -> list[Frames]:
     """Read the chains of CUDA calls: the caller is at level 0. The innermost frames, within CUDA, are skipped.
 
     `names`: the names of the calls. If CUDA is linked into a program, the program contains functions with these names.
@@ -202,7 +199,7 @@ def read_cuda_chains(reader: ReportReader, names: Iterable[str]) -> Chains:
 
     frames = _concatenate(_read(reader, CUDA_CALL_CHAINS, find_outside_cuda))
     rows, level = _take_innermost(frames.chain, frames.level, count)  # again, for chains in two blocks
-    return Chains([frames.select(rows)._replace(level=level)])
+    return [frames.select(rows)._replace(level=level)]
 
 
 def _read(reader: ReportReader, table: Table, choose: Callable[[Columns], IntArray]) -> list[Frames]:
@@ -266,11 +263,13 @@ def _find_group_starts(group: IntArray) -> IntArray:
 # ---- names that events show ------------------------------------------------------------------------------------------
 
 
-def find_functions(reader: ReportReader, chains: Chains, chain: IntArray, by_level: Sequence[EventType]) -> list[Pair]:
+def find_functions(
+    reader: ReportReader, chains: Sequence[Frames], chain: IntArray, by_level: Sequence[EventType]
+) -> list[Pair]:
     """Return the functions of n events, given the ids of their chains: one pair for each level of the chains."""
     pairs = []
     for level, event_type in enumerate(by_level[: reader.options.stack_depth]):
-        frames, present = chains.find(level, chain)
+        frames, present = find_frames(chains, level, chain)
         if present.any():
             ids = _name_ids(reader, frames, event_type.names)
             pairs.append(make_partial_pair(reader.labels, event_type, ids, present))
@@ -286,9 +285,9 @@ def _name_ids(reader: ReportReader, frames: Frames, space: str) -> IntArray:
     return ids
 
 
-def find_modules(reader: ReportReader, chains: Chains, chain: IntArray, event_type: EventType) -> list[Pair]:
+def find_modules(reader: ReportReader, chains: Sequence[Frames], chain: IntArray, event_type: EventType) -> list[Pair]:
     """Return the modules of the functions at level 0 of n events."""
-    frames, present = chains.find(0, chain)
+    frames, present = find_frames(chains, 0, chain)
     if not present.any():
         return []
     index, names = reader.names(frames.module)

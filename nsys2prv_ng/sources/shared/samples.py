@@ -70,12 +70,7 @@ class Block(NamedTuple):
 
 
 def make_block(
-    time: IntArray,
-    device: Sequence[IntArray],
-    metric: Sequence[IntArray],
-    value: IntArray,
-    *,
-    only_limits: bool = False,
+    time: IntArray, device: list[IntArray], metric: list[IntArray], value: IntArray, *, only_limits: bool = False
 ) -> Block:
     """Make a block from copies of columns: times (ns), the columns that identify devices and metrics, and values.
 

@@ -29,76 +29,78 @@ from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 @dataclass(frozen=True)
 class JoinInput:
-    """The data of one report that a source joins over all reports, once the objects of the trace are known."""
+    """The data of one report that a source joins over all reports, once the objects of the trace are known.
+
+    `rows`: row of the trace by place. `clock`: maps times of the report (ns) to times on the common clock. `data`: the
+    value of `Result.join_data`. `load_columns`: returns the columns of `Result.join_columns`. `windows`: first and last
+    time (ns, common clock) of the trace, or of each selected part of it. `kept`: mask of the rows that the user
+    selected; events on other rows are dropped after the join, if not before.
+    """
 
     metadata: Metadata
     places: Places
     rows: IntArray
-    """Row of the trace by place."""
     clock: ClockMap
-    """Maps times of the report (ns) to times on the common clock."""
     data: Any
-    """Value of `Result.join_data`."""
     load_columns: Callable[[], list[IntArray]]
-    """Returns the columns of `Result.join_columns`."""
     windows: Sequence[tuple[int, int]]
-    """First and last time (ns, common clock) of the trace, or of each selected part of it."""
     kept: BoolArray
-    """Mask of the rows that the user selected. Events on other rows are dropped after the join, if not before."""
 
 
 class NamedCommunicator(NamedTuple):
-    """A communicator of NCCL, and what it is for."""
+    """A communicator of NCCL: its id of 16 hexadecimal digits, its number, and its number, axis and members in words.
+
+    `axis`: what it is for: data, sharded data, tensor, pipeline or expert; empty if that is not known. `tasks`: the
+    tasks of the whole tree that use it.
+    """
 
     id: str
-    """NCCL's id, as 16 hexadecimal digits."""
     number: int
     label: str
-    """Its number, axis and members in words."""
     axis: str
-    """What it is for: data, sharded data, tensor, pipeline or expert; empty if that is not known."""
     ranks: int
     tasks: tuple[int, ...]
-    """Tasks of the whole tree that use it."""
 
 
 @dataclass
 class JoinResult:
-    """What a source makes of all reports together: lines between them, and values that depend on all of them."""
+    """What a source makes of all reports together: lines between them, and values that depend on all of them.
+
+    `accounts`: results by their name in the account; their records are on the common clock, with rows of the trace as
+    places. `nccl_communicators`: NCCL's, by number. `messages`: messages with both ends, by the name of the source of
+    their kernels or calls; rows of the whole tree. `partial_results`: a name in the account, a function, and the items
+    from which the function makes one result each; these results are made and stored independently.
+    """
 
     assigned: dict[str, dict[str, Value]] = field(default_factory=dict)
     communicators: list[Communicator] = field(default_factory=list)
     accounts: dict[str, Result] = field(default_factory=dict)
-    """Results by their name in the account. Their records are on the common clock, with rows of the trace as places."""
     nccl_communicators: list[NamedCommunicator] = field(default_factory=list)
-    """NCCL's communicators by number."""
     messages: dict[str, MessagePairs] = field(default_factory=dict)
-    """Messages with both ends, by the name of the source of their kernels or calls; rows of the whole tree."""
     partial_results: tuple[str, Callable[[Any], Result], Sequence[Any]] | None = None
-    """A name in the account, a function, and the items from which the function makes one result each. These results are
-    made and stored independently."""
 
 
 @dataclass(frozen=True)
 class EventRows:
-    """A table with the events of a source, to list the contents of a report before any event is read."""
+    """A table with the events of a source, to list the contents of a report before any event is read.
+
+    `process`: the column with the globalTid or globalPid of the process that a row makes a task; empty if rows make no
+    task. `application`, `system_calls`: what the rows show about the process, as arguments of `Places.threads`.
+    `device`: the column with the process's ordinal of the GPU that the operation ran on. `no_task`: a column and its
+    values in rows that make no task, because these rows only name things or are not calls. `names`: only rows with the
+    textId of a matching name belong to the source. `otherwise`: count the rows only if the tables before this one have
+    no rows. `count`: function that counts the rows of the source, if not all rows belong to it.
+    """
 
     table: str
     process: str = ""
-    """Column with the globalTid or globalPid of the process that a row makes a task; empty if rows make no task."""
     application: bool = True
     system_calls: bool = False
-    """What the rows show about the process: arguments of `Places.threads`."""
     device: str = ""
-    """Column with the process's ordinal of the GPU that the operation ran on."""
     no_task: tuple[str, tuple[int, ...]] | None = None
-    """A column and its values in rows that make no task, because these rows only name things or are not calls."""
     names: re.Pattern[str] | None = None
-    """Only rows with the textId of a matching name belong to the source."""
     otherwise: bool = False
-    """Count the rows only if the tables before this one have no rows."""
     count: Callable[[ReportReader], int] | None = None
-    """Function that counts the rows of the source, if not all rows belong to it."""
 
     @property
     def process_columns(self) -> tuple[str, ...]:
@@ -265,17 +267,9 @@ class Result:
 
     def copy_records(self) -> Result:
         """Return a copy with the records and counts of this result, which others may change."""
-        return replace(
-            self,
-            dropped=dict(self.dropped),
-            records=list(self.records),
-            runs=list(self.runs),
-            unended=list(self.unended),
-            states=list(self.states),
-            join_data=None,
-            stored_join_columns=None,
-            evidence=Evidence(),
-        )
+        lists = {name: list(getattr(self, name)) for name in ("records", "runs", "unended", "states")}
+        emptied = {"join_data": None, "stored_join_columns": None, "evidence": Evidence()}
+        return replace(self, dropped=dict(self.dropped), **lists, **emptied)
 
     def take_records(self, changed: Result) -> None:
         """Take the records and counts of a copy that was changed."""
