@@ -8,7 +8,7 @@ the key of a call within a report is (process, correlation id).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +31,6 @@ MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)
-
-_Item = TypeVar("_Item", bound=np.generic)
 
 COLUMNS = ("start", "end", "globalPid", "deviceId", "contextId", "streamId")
 """Columns that every table of device operations has."""
@@ -60,7 +58,7 @@ class DeviceOperations:
         rows = [columns.rows for columns in self.columns.values()]
         return np.repeat(np.array([value_of_table[table] for table in self.columns], np.int64), rows)
 
-    def take(self, table: str, column: npt.NDArray[_Item]) -> npt.NDArray[_Item]:
+    def take(self, table: str, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the part of a column of all operations that belongs to a table, as a view."""
         rows = [columns.rows for columns in self.columns.values()]
         parts = np.split(column, np.cumsum(rows))

@@ -123,11 +123,9 @@ def read_openmp(reader: ReportReader) -> Result:
     meanings = list(dict.fromkeys(meaning for kinds in _MEANINGS.values() for meaning in kinds.values()))
     rows = _read_rows(reader, meanings)
     result.read = int(rows.begin.size)
-    number = {event_type: i for i, event_type in enumerate(dict.fromkeys(m.event_type for m in meanings))}
-    type_number = np.array([number[m.event_type] for m in meanings], np.int64)[rows.meaning]
     states: list[StateIntervals] = []
-    for event_type, i in number.items():
-        chosen = np.flatnonzero(type_number == i)
+    for event_type in dict.fromkeys(m.event_type for m in meanings):
+        chosen = np.flatnonzero(np.array([m.event_type == event_type for m in meanings])[rows.meaning])
         if not chosen.size:  # the usual case
             continue
         sound = chosen[select_sound_calls(result, rows.begin[chosen], rows.end[chosen], rows.thread[chosen])]

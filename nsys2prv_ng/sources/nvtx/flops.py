@@ -89,6 +89,7 @@ def _convolve(source: Shape, weight: Shape, target: Shape) -> int:
     return 2 * source[0] * math.prod(weight) * min(positions, default=0)
 
 
+_ATTENTIONS = [f"aten::_scaled_dot_product_{kind}_attention" for kind in ("flash", "efficient", "cudnn")]
 _FORMULAS: dict[str, Callable[[Sequence[Shape]], int]] = {
     "aten::mm": lambda sizes: _multiply(*sizes[:2]),
     "aten::addmm": lambda sizes: _multiply(*sizes[1:3]),
@@ -96,14 +97,8 @@ _FORMULAS: dict[str, Callable[[Sequence[Shape]], int]] = {
     "aten::_scaled_mm": lambda sizes: _multiply(*sizes[:2]),
     "aten::bmm": lambda sizes: _multiply_batches(*sizes[:2]),
     "aten::baddbmm": lambda sizes: _multiply_batches(*sizes[1:3]),
-    **{
-        f"aten::_scaled_dot_product_{kind}_attention": lambda sizes: _attend(sizes[:3], 1, 1)
-        for kind in ("flash", "efficient", "cudnn")
-    },
-    **{
-        f"aten::_scaled_dot_product_{kind}_attention_backward": lambda sizes: _attend(sizes[1:4], 3, 2)
-        for kind in ("flash", "efficient", "cudnn")
-    },
+    **dict.fromkeys(_ATTENTIONS, lambda sizes: _attend(sizes[:3], 1, 1)),
+    **dict.fromkeys((f"{name}_backward" for name in _ATTENTIONS), lambda sizes: _attend(sizes[1:4], 3, 2)),
 }
 _ANY_COUNTED = rf"^(?:{'|'.join((*_FORMULAS, *_CONVOLUTIONS, _GRADIENTS))}),"
 

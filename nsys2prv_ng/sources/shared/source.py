@@ -121,7 +121,17 @@ class Source:
     """A kind of event: its name on the command line, its title, the tables it reads, and the function that reads them.
 
     `join`, if a source has one, is called once the rows are known, with the data of every report (in an order that does
-    not depend on the command line) and the tree.
+    not depend on the command line) and the tree. `join_data`: type of its `Result.join_data`; None if it has none.
+    `accounted_in_join`: whether only its join has an account, because its events need all reports together.
+
+    `counted_tables`: the tables with one row for each of its events, and `noun`: the plural noun for these rows. For a
+    source without such tables, `needed_tables`: groups of tables of other sources, each with a table that must have
+    rows. `needed_by`: keys of the tables of a comparison that need its events on all sides; None if users do not choose
+    it when they trace, so that a side without such events is no finding.
+
+    `load`: records of a trace for one of these rows: a rounded mean over the reports of 23 jobs
+    (benchmarks/paraver_estimate.py), with all that is derived from the row: its state, the line from its launch, GPU
+    activity, waits and the critical path. The default has a line for the start and one for the end.
     """
 
     name: str
@@ -130,22 +140,12 @@ class Source:
     read: Callable[[ReportReader], Result]
     join: Callable[[Sequence[JoinInput], ObjectTree], JoinResult] | None = None
     join_data: Any = None
-    """Type of its `Result.join_data`; None if it has none."""
     accounted_in_join: bool = False
-    """Whether only its join has an account, because its events need all reports together."""
     counted_tables: tuple[EventRows, ...] = ()
-    """The tables with one row for each of its events."""
     noun: str = ""
-    """The plural noun for these rows."""
     needed_tables: tuple[tuple[str, ...], ...] = ()
-    """For a source without such tables: groups of tables of other sources, each with a table that must have rows."""
     needed_by: tuple[str, ...] | None = None
-    """Keys of the tables of a comparison that need its events on all sides; None if users do not choose it when they
-    trace, so that a side without such events is no finding."""
     load: LoadCost = LoadCost(events=2, pairs=2.5)
-    """Records of a trace for one of these rows: a rounded mean over the reports of 23 jobs
-    (benchmarks/paraver_estimate.py), with all that is derived from the row: its state, the line from its launch, GPU
-    activity, waits and the critical path. The default has a line for the start and one for the end."""
 
 
 # ---- what a source makes of one report -------------------------------------------------------------------------------
@@ -179,37 +179,35 @@ class Result:
     """Records of one source in one report.
 
     Law: `read` is the number of written events and communications plus the number of dropped ones.
+
+    `dropped`: number of dropped events by reason. `closed`: number of intervals without an end, which the end of the
+    trace closes; they count as written. `pieces`: number of additional intervals in the records, because windows of
+    time cut some intervals. `cut`: number of intervals of idle threads that were shortened, because they outlast
+    all other events; they count as written. `windows`: start and end (ns) of the n ranges that the user wants to see,
+    n x 2; only the source of NVTX finds them. `runs`: records in the store.
+
+    `join_data`: input of `Source.join` from this report, in times and places of the report. `join_columns`: further
+    columns of n rows for the join, which are too long for the memory. `side_columns`: columns of n rows that analyses
+    read and that no record has, in times and places of the report. `stored_join_columns`, `stored_side_columns`: where
+    they are in the store. `evidence`: evidence on the clock of the report, in times of the report.
     """
 
     read: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
-    """Number of dropped events by reason."""
     closed: int = 0
-    """Number of intervals without an end, which the end of the trace closes. They count as written."""
     pieces: int = 0
-    """Number of additional intervals in the records, because windows of time cut some intervals into pieces."""
     cut: int = 0
-    """Number of intervals of idle threads that were shortened, because they outlast all other events. They count as
-    written."""
     windows: IntArray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
-    """Start and end (ns) of the n ranges that the user wants to see, n x 2; only the source of NVTX finds them."""
     records: list[Records] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
-    """Records in the store."""
     unended: list[Unended] = field(default_factory=list)
     states: list[StateIntervals] = field(default_factory=list)
     join_data: object = None
-    """Input of `Source.join` from this report, in times and places of the report."""
     join_columns: Sequence[IntArray] = ()
-    """Further columns of n rows for the join, which are too long for the memory."""
     stored_join_columns: StoredColumns | None = None
-    """Where `join_columns` are in the store."""
     side_columns: Sequence[IntArray] = ()
-    """Columns of n rows that analyses read and that no record has, in times and places of the report."""
     stored_side_columns: StoredColumns | None = None
-    """Where `side_columns` are in the store."""
     evidence: Evidence = field(default_factory=Evidence)
-    """Evidence on the clock of the report, in times of the report."""
 
     @property
     def written(self) -> int:
