@@ -265,9 +265,12 @@ class Result:
 
     def copy_records(self) -> Result:
         """Return a copy with the records and counts of this result, which others may change."""
-        lists = {name: list(getattr(self, name)) for name in ("records", "runs", "unended", "states")}
-        emptied = {"join_data": None, "stored_join_columns": None, "evidence": Evidence()}
-        return replace(self, dropped=dict(self.dropped), **lists, **emptied)
+        copied = replace(
+            self, dropped=dict(self.dropped), join_data=None, stored_join_columns=None, evidence=Evidence()
+        )
+        copied.records, copied.runs = list(self.records), list(self.runs)
+        copied.unended, copied.states = list(self.unended), list(self.states)
+        return copied
 
     def take_records(self, changed: Result) -> None:
         """Take the records and counts of a copy that was changed."""
