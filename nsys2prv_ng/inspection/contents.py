@@ -19,8 +19,8 @@ from nsys2prv_ng.report.diagnostics import KINDS, Diagnostics, read_diagnostics
 from nsys2prv_ng.report.export_settings import describe_payload_remedy, read_export_settings
 from nsys2prv_ng.report.metadata import Metadata, Strings, get_main_thread, get_process, read_metadata
 from nsys2prv_ng.report.nvtx_payload import LINKS, PREFIX, SCHEMAS
-from nsys2prv_ng.sources.cuda.cuda_graphs import GRAPH_COLUMNS
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL
+from nsys2prv_ng.sources.cuda.stream_operations import GRAPH_COLUMNS
 from nsys2prv_ng.sources.node import gpu_metrics, plugin_metrics
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 from nsys2prv_ng.sources.shared.reasons import NO_METRIC, ONLY_JSON

@@ -4,62 +4,29 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.sources.cuda import (
-    cuda_api,
-    cuda_graphs,
-    cuda_memory,
-    cuda_sync,
-    device_activity,
-    gpu_contexts,
-    kernels,
-    launch_lines,
-    memory_operations,
-    unified_memory,
-    video,
-)
-from nsys2prv_ng.sources.host import cpu_samples, openacc, openmp, os_runtime, profiler_overhead, scheduling
+from nsys2prv_ng.sources.cuda import cuda_api, cuda_memory, device_activity, stream_operations
+from nsys2prv_ng.sources.host import directives, operating_system
 from nsys2prv_ng.sources.mpi import mpi, ucx
 from nsys2prv_ng.sources.nccl import nccl
-from nsys2prv_ng.sources.node import cpu_counters, diagnostics, gpu_metrics, network_metrics, plugin_metrics
-from nsys2prv_ng.sources.nvtx import nvtx, nvtx_on_gpu
+from nsys2prv_ng.sources.node import diagnostics, gpu_metrics, hardware_counters, plugin_metrics
+from nsys2prv_ng.sources.nvtx import nvtx
 from nsys2prv_ng.sources.shared.source import Source
 
 SOURCES: tuple[Source, ...] = (
-    cuda_api.SOURCE,
-    kernels.SOURCE,
-    memory_operations.SOURCE,
-    cuda_graphs.SOURCE,
-    launch_lines.SOURCE,
-    cuda_sync.SOURCE,
-    cuda_memory.SOURCE,
-    unified_memory.SOURCE,
-    cuda_api.LIBRARIES,
-    video.SOURCE,
-    gpu_contexts.SOURCE,
-    gpu_metrics.SOURCE,
-    mpi.SOURCE,
-    ucx.SOURCE,
-    nvtx.SOURCE,
-    nccl.SOURCE,
-    nvtx_on_gpu.SOURCE,
-    openmp.SOURCE,
-    openacc.SOURCE,
-    os_runtime.SOURCE,
-    os_runtime.SYSTEM_CALLS,
-    scheduling.SOURCE,
-    cpu_samples.SOURCE,
-    profiler_overhead.SOURCE,
-    network_metrics.SOURCE,
-    plugin_metrics.SOURCE,
-    cpu_counters.SOURCE,
-    diagnostics.SOURCE,
-)
+    cuda_api.SOURCE, stream_operations.KERNELS, stream_operations.MEMORY_OPERATIONS, stream_operations.GRAPHS,
+    stream_operations.LAUNCH_LINES, cuda_api.SYNCHRONIZATION, cuda_memory.SOURCE, cuda_memory.PAGE_FAULTS,
+    cuda_api.LIBRARIES, cuda_api.VIDEO, device_activity.CONTEXTS, gpu_metrics.SOURCE, mpi.SOURCE, ucx.SOURCE,
+    nvtx.SOURCE, nccl.SOURCE, nvtx.ON_GPU, directives.OPENMP, directives.OPENACC, operating_system.OS_RUNTIME,
+    operating_system.SYSTEM_CALLS, operating_system.SCHEDULING, operating_system.CPU_SAMPLES,
+    operating_system.PROFILER_OVERHEAD, hardware_counters.NETWORK, plugin_metrics.SOURCE,
+    hardware_counters.CPU_COUNTERS, diagnostics.SOURCE,
+)  # fmt: skip
 """Every source, in the order in which it is read and reported."""
 
 
 DERIVED: tuple[Source, ...] = (device_activity.SOURCE,)
 """Sources that are computed from the operations that other sources (`_DERIVED_FROM`) read."""
-_DERIVED_FROM = (kernels.SOURCE, memory_operations.SOURCE, cuda_graphs.SOURCE)
+_DERIVED_FROM = (stream_operations.KERNELS, stream_operations.MEMORY_OPERATIONS, stream_operations.GRAPHS)
 GPU_OPERATIONS = tuple(source.name for source in _DERIVED_FROM)
 """Names of the sources of operations on GPUs."""
 

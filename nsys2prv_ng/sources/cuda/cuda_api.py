@@ -1,21 +1,35 @@
-"""Reads calls of the CUDA runtime and driver APIs, and of cuBLAS and cuDNN, on host threads."""
+"""Reads calls of CUDA and of NVIDIA's libraries on host threads, and what these threads waited for.
+
+nsys records neither the thread nor, for CUDA events, the time. The call with the same correlation id supplies both.
+
+The work of a video engine is shown on the thread that made the call; without a call, on the main thread of its process.
+Several engines may work for a thread at the same time, so each kind of engine has lanes. No capture of video was
+available: its tables follow NVIDIA's documentation of the export.
+"""
 
 from __future__ import annotations
 
 import re
 
+import numpy as np
+
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays import row_keys as keys
+from nsys2prv_ng.arrays.pick import pick
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.nesting import assign_lanes
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.load_cost import LoadCost
-from nsys2prv_ng.report.database import NULL, Table
-from nsys2prv_ng.sources.shared import call_chains
-from nsys2prv_ng.sources.shared.host_calls import read_calls
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.paraver.value_tables import VIDEO_CODEC_UNKNOWN, VIDEO_CODECS, VIDEO_ENGINES
+from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
+from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.report.metadata import get_main_thread, get_process
+from nsys2prv_ng.sources.cuda.device_operations import CALLS, CONTEXTS, RUNTIME, find_devices, read_recorded_calls
+from nsys2prv_ng.sources.shared import host_calls, reasons
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_number_pair
 from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
-RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 _COLUMNS = ("start", "end", "globalTid", "nameId")
-TABLE = Table(RUNTIME, _COLUMNS, {"callchainId": NULL})
 LIBRARY_CALLS = {"CUBLAS_EVENTS": types.CUBLAS_CALL, "CUDNN_EVENTS": types.CUDNN_CALL}
 """The event type of the calls in the table of each library."""
 
@@ -24,7 +38,7 @@ _SYNCHRONIZING = re.compile(r"cuda(Device|Stream|Event|Thread)Synchronize|cu(Ctx
 _COPYING = re.compile(r"cu(da)?Memcpy(?!.*Async)")
 
 
-def clean_call_name(name: str) -> str:
+def _clean_call_name(name: str) -> str:
     """Return the name of a call without the version that nsys appends: cudaLaunchKernel for cudaLaunchKernel_v7000."""
     return _VERSION.sub("", name)
 
@@ -42,24 +56,24 @@ def choose_call_state(name: str) -> int:
 
 def read(reader: ReportReader) -> Result:
     """Return an interval for each call, nested as the calls were, with its callers if nsys took a backtrace."""
-    return read_calls(
+    return host_calls.read_calls(
         reader,
         {RUNTIME: types.CUDA_API},
-        clean_name=clean_call_name,
-        read_chains=call_chains.read_cuda_chains,
+        clean_name=_clean_call_name,
+        read_chains=host_calls.read_cuda_chains,
         choose_state=choose_call_state,
     )
 
 
 def read_libraries(reader: ReportReader) -> Result:
     """Return an interval for each call of cuBLAS and cuDNN, nested as the calls of its library were."""
-    return read_calls(reader, LIBRARY_CALLS, clean_name=clean_call_name)
+    return host_calls.read_calls(reader, LIBRARY_CALLS, clean_name=_clean_call_name)
 
 
 SOURCE = Source(
     source_names.CUDA_API,
     "CUDA API calls",
-    (TABLE, call_chains.CUDA_CALL_CHAINS),
+    (Table(RUNTIME, _COLUMNS, {"callchainId": NULL}), host_calls.CUDA_CALL_CHAINS),
     read,
     counted_tables=(EventRows(RUNTIME, "globalTid"),),
     noun="calls",
@@ -74,4 +88,172 @@ LIBRARIES = Source(
     counted_tables=tuple(EventRows(table, "globalTid") for table in LIBRARY_CALLS),
     noun="calls",
     needed_by=(),
+)
+
+
+# ---- CUDA events and synchronization ---------------------------------------------------------------------------------
+
+
+_IDS = dict.fromkeys(("globalPid", "correlationId", "deviceId", "contextId", "streamId"), NULL)
+WAITS = Table("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", ("start", "end", "syncType"), {**_IDS, "eventId": NULL})
+EVENTS = Table("CUPTI_ACTIVITY_KIND_CUDA_EVENT", ("eventId",), _IDS)
+
+_NONE = 0xFFFFFFFF
+"""CUPTI's id if there is no stream or no event."""
+_EVENT_SYNC, _STREAM_WAIT, _STREAM_SYNC, _CONTEXT_SYNC, _UNKNOWN = 1, 2, 3, 4, 5
+
+
+def read_synchronization(reader: ReportReader) -> Result:
+    """Return an interval for each synchronization, within its call, and a point for each event, at its call."""
+    columns, labels = reader.columns(WAITS.name), reader.labels
+    result = Result(read=columns.rows)
+    rows, thread, _ = _find_calls(reader, result, columns)
+    begin, end = columns["start"][rows], columns["end"][rows]
+    sound = host_calls.select_sound_calls(result, begin, end, thread)
+    rows, thread, begin, end = rows[sound], thread[sound], begin[sound], end[sound]
+    stream = columns["streamId"][rows]
+    kind = _find_sync_kinds(columns["syncType"][rows], columns["eventId"][rows], stream)
+    handle = labels.handle(types.CUDA_SYNCHRONIZATION)
+    waited_for = (kind == _STREAM_SYNC) & _is_id(stream)
+    pairs = [
+        Pair(handle, kind),
+        Pair(labels.handle(types.CUDA_STREAM_WAITED_FOR), stream, waited_for),
+        *_make_id_pairs(reader, columns, rows, ~waited_for),
+    ]
+    place = reader.places.threads(thread, application=True)
+    result.records.append(make_intervals(place, begin, end, pairs, [handle]))
+
+    columns = reader.columns(EVENTS.name)
+    result.read += columns.rows
+    rows, thread, time = _find_calls(reader, result, columns)
+    pairs = [Pair(labels.handle(types.CUDA_EVENT_RECORD), 1), *_make_id_pairs(reader, columns, rows, True)]
+    result.records.append(make_events(reader.places.threads(thread, application=True), time, pairs))
+    return result
+
+
+def _find_sync_kinds(sync_type: IntArray, event: IntArray, stream: IntArray) -> IntArray:
+    """Return the values of the synchronization type for CUPTI's types.
+
+    Exports of some versions (schema 3.13, 3.20) mark stream or context synchronizations as event synchronizations, but
+    without the id of an event. Then the presence of a stream decides.
+    """
+    known = np.isin(sync_type, (_EVENT_SYNC, _STREAM_WAIT, _STREAM_SYNC, _CONTEXT_SYNC))
+    has_no_event = np.isin(sync_type, (_EVENT_SYNC, _STREAM_WAIT)) & ~_is_id(event)
+    corrected = np.where(_is_id(stream), _STREAM_SYNC, _CONTEXT_SYNC)
+    return np.where(has_no_event, corrected, np.where(known, sync_type, _UNKNOWN)).astype(np.int64)
+
+
+def _is_id(value: IntArray) -> BoolArray:
+    """Return a mask of the values that are ids."""
+    present: BoolArray = (value != NULL) & (value != _NONE)
+    return present
+
+
+def _find_calls(reader: ReportReader, result: Result, columns: Columns) -> tuple[IntArray, IntArray, IntArray]:
+    """Return (rows with a recorded call, threads of the calls, starts of the calls in ns); drop the other rows."""
+    process = columns["globalPid"]
+    recorded = reader.once(read_recorded_calls)
+    call = recorded.find(get_process(process), columns["correlationId"])
+    rows = result.drop_rows({reasons.NO_PROCESS: process == NULL, reasons.NO_CALL: call < 0})
+    return rows, recorded.global_tid[call[rows]], recorded.begin[call[rows]]
+
+
+def _make_id_pairs(reader: ReportReader, columns: Columns, rows: IntArray, with_stream: BoolArray | bool) -> list[Pair]:
+    """Return the ids of event, device, stream and context of the rows that have them."""
+    event, stream, context, pid, device = (
+        columns[name][rows] for name in ("eventId", "streamId", "contextId", "globalPid", "deviceId")
+    )
+    device = find_devices(reader, get_process(pid), context, device)
+    ids = (
+        (types.CUDA_EVENT_ID, event, _is_id(event)),
+        (types.CUDA_DEVICE_ID, device, _is_id(device)),
+        (types.CUDA_STREAM_ID, stream, _is_id(stream) & with_stream),
+        (types.CUDA_CONTEXT_ID, context, _is_id(context)),
+    )
+    return [Pair(reader.labels.handle(event_type), value, present) for event_type, value, present in ids]
+
+
+SYNCHRONIZATION = Source(
+    source_names.CUDA_SYNC,
+    "CUDA events and synchronization",
+    (WAITS, EVENTS, CONTEXTS, CALLS),
+    read_synchronization,
+    counted_tables=(EventRows(WAITS.name), EventRows(EVENTS.name)),  # their calls make the tasks
+    noun="waits, events",
+    load=LoadCost(events=1.6, pairs=5.2),
+)
+
+
+# ---- video encoder, decoder and JPEG ---------------------------------------------------------------------------------
+
+
+VIDEO_CALLS = {
+    "NVVIDEO_ENCODER_API": types.VIDEO_ENCODER_CALL,
+    "NVVIDEO_DECODER_API": types.VIDEO_DECODER_CALL,
+    "NVVIDEO_JPEG_API": types.VIDEO_JPEG_CALL,
+}
+_ENGINES_OF_CALLS = (1, 0, 2)
+"""The kind of engine that each of these libraries uses."""
+WORK = Table(
+    "GPU_VIDEO_ENGINE_WORKLOAD",
+    ("start", "end", "engineType"),
+    {"globalPid": NULL, "engineId": NULL, "apiId": NULL, "codecId": NULL},
+)
+MISSING_WORK = Table("GPU_VIDEO_ENGINE_MISSING", ("rangeCount",))
+
+
+def read_video(reader: ReportReader) -> Result:
+    """Return an interval for each call, nested as the calls of its library were, and each work item of an engine."""
+    result = host_calls.read_calls(reader, VIDEO_CALLS)
+    _add_work(reader, result)
+    missing = reader.columns(MISSING_WORK.name)["rangeCount"]
+    if missing.size:
+        count = int(missing[missing > 0].sum())
+        reader.metadata.warnings.append(f"nsys did not record {count:,} times that a video engine worked")
+    return result
+
+
+def _add_work(reader: ReportReader, result: Result) -> None:
+    """Add an interval for each work item of an engine."""
+    columns = reader.columns(WORK.name)
+    result.read += columns.rows
+    known = result.drop_rows({reasons.UNKNOWN_ENGINE: ~np.isin(columns["engineType"], list(VIDEO_ENGINES))})
+    thread = _find_threads_of_work(reader)[known]
+    rows = host_calls.select_sound_intervals(result, columns["start"][known], columns["end"][known], thread)
+    thread, rows = thread[rows], known[rows]
+    names = ("start", "end", "engineType", "engineId", "codecId")
+    begin, end, kind, engine, codec = (columns[name][rows] for name in names)
+    lane = assign_lanes(keys.encode_rows(thread, kind)[0], begin, end)
+    result.drop(reasons.NO_VIDEO_LANE, int((lane >= types.VIDEO_LANES).sum()))
+    # Work alone does not make its process a task, because nsys records all processes that use the engines.
+    place = reader.places.observed_threads(thread)
+    value = np.where(np.isin(codec + 1, list(VIDEO_CODECS)), codec + 1, VIDEO_CODEC_UNKNOWN)
+    for (work_kind, work_lane), event_type in types.VIDEO_WORK.items():
+        on = np.flatnonzero((kind == work_kind) & (lane == work_lane))
+        if on.size:
+            handle = reader.labels.handle(event_type)
+            opening = [Pair(handle, value[on]), make_number_pair(reader.labels, types.VIDEO_ENGINE, engine[on])]
+            result.records.append(make_intervals(place[on], begin[on], end[on], opening, [handle]))
+
+
+def _find_threads_of_work(reader: ReportReader) -> IntArray:
+    """Return the thread of each work item: the thread of the call with its id, else the main thread of the process."""
+    work = reader.columns(WORK.name)
+    process = get_process(work["globalPid"])
+    caller, api = reader.stack(VIDEO_CALLS, ("globalTid", "apiId")).values()
+    kind = np.repeat(_ENGINES_OF_CALLS, [reader.columns(table).rows for table in VIDEO_CALLS])
+    has_id = (caller != NULL) & (api != NULL)
+    caller, kind, api = caller[has_id], kind[has_id], api[has_id]
+    call = keys.find_rows([get_process(caller), kind, api], [process, work["engineType"], work["apiId"]])
+    main = np.where(work["globalPid"] == NULL, NULL, get_main_thread(process))
+    return np.where(call >= 0, pick(caller, call, NULL), main)
+
+
+VIDEO = Source(
+    source_names.VIDEO,
+    "Video encoding and decoding",
+    (*(Table(table, _COLUMNS, {"apiId": NULL}) for table in VIDEO_CALLS), WORK, MISSING_WORK),
+    read_video,
+    counted_tables=(*(EventRows(table, "globalTid") for table in VIDEO_CALLS), EventRows(WORK.name)),
+    noun="calls, works of engines",
 )

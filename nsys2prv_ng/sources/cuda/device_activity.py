@@ -1,7 +1,11 @@
-"""Computes the activity of each GPU as a whole from the kernels, copies, sets and graphs of all streams and processes.
+"""Shows what each GPU does as a whole: its activity, and the turns of the contexts that it works for.
 
-The other chosen sources supply the operations. This source adds their launches, and joins the operations on one GPU
-over processes and reports.
+The activity is computed from the kernels, copies, sets and graphs of all streams and processes. The other chosen
+sources supply these operations. This source adds their launches, and joins the operations on one GPU over processes and
+reports.
+
+A context is restored, works, and is saved. (The User Guide pairs the first start with the end that follows. The other
+tags describe the switch itself and are not shown.) Contexts have turns across processes.
 """
 
 from __future__ import annotations
@@ -14,29 +18,23 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.pick import pick
-from nsys2prv_ng.arrays.row_keys import find_distinct
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct, find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.intervals import device_sweep as sweep
+from nsys2prv_ng.intervals.nesting import mark_crossing
 from nsys2prv_ng.objects.tree import ObjectTree, group_by_shared_rows
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.records.columns import Pair, Records, make_events
-from nsys2prv_ng.report.metadata import get_process
-from nsys2prv_ng.sources.cuda import kernels
-from nsys2prv_ng.sources.cuda.device_operations import (
-    CALLS,
-    GRAPH,
-    KERNEL,
-    MEMCPY,
-    MEMSET,
-    find_launches,
-    locate,
-    read_recorded_calls,
-)
-from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED, OUTSIDE_TRACE
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Result, Source
+from nsys2prv_ng.report.database import NULL, Table
+from nsys2prv_ng.report.metadata import PID_MASK, get_process
+from nsys2prv_ng.sources.cuda import device_operations as gpu
+from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET
+from nsys2prv_ng.sources.cuda.stream_operations import is_nccl
+from nsys2prv_ng.sources.shared import reasons
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_name_pair
+from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Result, Source, pair_switches
 
 _TYPES = (types.GPU_ACTIVITY, types.KERNELS_RUNNING, types.KERNELS_IN_FLIGHT, types.GPU_IDLE_STRETCH)
 
@@ -66,23 +64,22 @@ def read(reader: ReportReader) -> Result:
 
     A kernel or graph is also in flight from its launch to its end.
     """
-    operations = reader.once(locate)
+    operations = reader.once(gpu.locate)
     is_chosen = operations.spread({table: source in reader.chosen for table, source in _SOURCES.items()})
     rows = np.flatnonzero((operations.place >= 0) & (is_chosen > 0))
     result = Result()
     if not rows.size:
         return result
-    begin, end, pid, device, name = (
-        operations.stack(column)[rows] for column in ("start", "end", "globalPid", "deviceId", "shortName")
-    )
+    shown = ("start", "end", "globalPid", "deviceId", "shortName")
+    begin, end, pid, device, name = (operations.stack(column)[rows] for column in shown)
     place, kind = reader.place_gpus(get_process(pid), device), operations.spread(_KINDS)[rows]
     index, names = reader.names(name)
-    is_nccl = np.array([kernels.is_nccl(name) for name in names], np.bool_)[index]
-    kind[is_nccl & (kind == sweep.COMPUTE)] = sweep.COMMUNICATION
+    nccl = np.array([is_nccl(name) for name in names], np.bool_)[index]
+    kind[nccl & (kind == sweep.COMPUTE)] = sweep.COMMUNICATION
 
     flies = np.flatnonzero(kind != sweep.MEMORY)
-    call = reader.once(find_launches)[rows[flies]]
-    launched = pick(reader.once(read_recorded_calls).begin, call, np.iinfo(np.int64).max)
+    call = reader.once(gpu.find_launches)[rows[flies]]
+    launched = pick(reader.once(gpu.read_recorded_calls).begin, call, np.iinfo(np.int64).max)
     in_flight = np.full(flies.size, sweep.IN_FLIGHT)
     flights = place[flies], np.minimum(launched, begin[flies]), end[flies], in_flight
     result.join_data = np.unique(place)
@@ -122,11 +119,11 @@ def _compute_activity(parts: Sequence[JoinInput], *, hides_nccl: bool) -> Result
     result = Result(read=changes.device.size)
     # Rows are dropped before the windows add further lines, which do not count as read.
     wanted = parts[0].kept[changes.device // len(captured)]
-    result.drop(NOT_SELECTED, int((~wanted).sum()))
+    result.drop(reasons.NOT_SELECTED, int((~wanted).sum()))
     cut = sweep.cut_changes(sweep.DeviceChanges(*(column[wanted] for column in changes)), parts[0].windows)
     result.records = [make_change_records(cut.changes, cut.changes.device // len(captured))]
     result.pieces = cut.more
-    result.drop(OUTSIDE_TRACE, cut.outside)
+    result.drop(reasons.OUTSIDE_TRACE, cut.outside)
     return result
 
 
@@ -190,10 +187,65 @@ def make_change_records(changes: sweep.DeviceChanges, row: IntArray) -> Records:
 SOURCE = Source(
     source_names.DEVICE_ACTIVITY,
     "What GPUs do as a whole",
-    (CALLS,),
+    (gpu.CALLS,),
     read,
     join,
     IntArray,
     accounted_in_join=True,
-    needed_tables=((KERNEL, MEMCPY, MEMSET, GRAPH),),
+    needed_tables=(gpu.TABLES,),
+)
+
+
+# ---- contexts --------------------------------------------------------------------------------------------------------
+
+
+CONTEXT_SWITCHES = Table(
+    "GPU_CONTEXT_SWITCH_EVENTS", ("tag", "contextId", "timestamp", "gpuId"), {"globalPid": NULL, "seqNo": 0}
+)
+
+# ENUM_GPU_CTX_SWITCH
+_SAVE_END, _RESTORE_START = 7, 8
+
+
+def read_contexts(reader: ReportReader) -> Result:
+    """Return an interval for each turn of a context. `read` counts turns."""
+    columns = reader.columns(CONTEXT_SWITCHES.name)
+    result = Result()
+    tag, context, time, device = (columns[name] for name in CONTEXT_SWITCHES.required)
+    pid = columns["globalPid"]
+    is_limit = np.isin(tag, (_SAVE_END, _RESTORE_START))
+    unknown = is_limit & ((context == NULL) | reasons.lacks_time(time) | (device == NULL))
+    rows = result.drop_rows({reasons.NO_CONTEXT: unknown, reasons.SWITCH_STEP: ~is_limit})
+    # The sequence numbers of the GPU order events of the same time.
+    rows = rows[np.lexsort((columns["seqNo"][rows], time[rows], context[rows], device[rows]))]
+    owner, _ = encode_rows(device[rows], context[rows])
+    why = reasons.NO_TURN_END, reasons.NO_TURN_START
+    shown, end = pair_switches(result, owner, tag[rows] == _RESTORE_START, time[rows], *why)
+    shown = rows[shown]
+    nested = result.drop_rows({reasons.OVERLAPS_TURN: mark_crossing(device[shown], time[shown], end)})
+    shown, end = shown[nested], end[nested]
+
+    codes, contexts = find_distinct_rows(get_process(pid[shown]), context[shown])
+    names = [_name_context(reader, *key) for key in contexts]
+    pair = make_name_pair(reader.labels, types.GPU_CONTEXT, codes, names)
+    result.add_intervals(
+        reader.places.devices(device[shown]), time[shown], end, [pair], [reader.labels.handle(types.GPU_CONTEXT)]
+    )
+    return result
+
+
+def _name_context(reader: ReportReader, process: int, context: int) -> str:
+    """Return the name of a context, with its process if the process is known."""
+    if process == get_process(np.int64(NULL)) or process & PID_MASK == 0:
+        return f"context {context}"
+    return f"{reader.metadata.get_process_name(process)} ({process & PID_MASK}), context {context}"
+
+
+CONTEXTS = Source(
+    source_names.GPU_CONTEXTS,
+    "Contexts that GPUs work for",
+    (CONTEXT_SWITCHES,),
+    read_contexts,
+    counted_tables=(EventRows(CONTEXT_SWITCHES.name),),
+    noun="switch steps",
 )

@@ -8,9 +8,10 @@ the key of a call within a report is (process, correlation id).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from nsys2prv_ng.arrays.groups import map_unambiguous
 from nsys2prv_ng.arrays.pick import pick
@@ -20,11 +21,11 @@ from nsys2prv_ng.intervals.nesting import assign_lanes
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
-from nsys2prv_ng.sources.cuda.cuda_api import RUNTIME
 from nsys2prv_ng.sources.shared.reasons import NO_STREAM, find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import Result
 
+RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
@@ -37,32 +38,31 @@ COLUMNS = ("start", "end", "globalPid", "deviceId", "contextId", "streamId")
 
 @dataclass(frozen=True)
 class DeviceOperations:
-    """The n operations of a report: the rows of all its tables, one table after the other."""
+    """The n operations of a report: the rows of all its tables, one table after the other.
+
+    `columns`: the columns of the tables that the report has, by name. `accounts`: the number of rows of each table, and
+    of dropped ones. `place`: the place of each operation; -1 if it is dropped.
+    """
 
     columns: dict[str, Columns]
-    """Columns of the tables that the report has, by name."""
     accounts: dict[str, Result]
-    """Number of rows of each table, and of dropped ones."""
     place: IntArray
-    """Place of each operation; -1 if it is dropped."""
 
     def stack(self, name: str) -> IntArray:
         """Return a column of all operations; 0 for the operations of tables without it."""
-        return _stack(self.columns, name)
+        parts = [columns.numbers.get(name, np.zeros(columns.rows, np.int64)) for columns in self.columns.values()]
+        return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def spread(self, value_of_table: Mapping[str, int]) -> IntArray:
         """Return the value of the table of each operation."""
         rows = [columns.rows for columns in self.columns.values()]
         return np.repeat(np.array([value_of_table[table] for table in self.columns], np.int64), rows)
 
-    def take(self, table: str, column: IntArray) -> IntArray:
-        """Return the part of a column of all operations that belongs to a table."""
-        low = 0
-        for name, columns in self.columns.items():
-            if name == table:
-                return column[low : low + columns.rows]
-            low += columns.rows
-        return column[:0]
+    def take(self, table: str, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the part of a column of all operations that belongs to a table, as a view."""
+        rows = [columns.rows for columns in self.columns.values()]
+        parts = np.split(column, np.cumsum(rows))
+        return dict(zip(self.columns, parts, strict=False)).get(table, column[:0])
 
 
 def select_operations(
@@ -82,30 +82,19 @@ def locate(reader: ReportReader) -> DeviceOperations:
     All tables share the lanes of a stream, so that operations on a row never overlap.
     """
     tables = {table: reader.columns(table) for table in TABLES if reader.has(table)}
-    start, end, pid, device, context, stream = (_stack(tables, name) for name in COLUMNS)
+    operations = DeviceOperations(tables, {}, np.full(sum(columns.rows for columns in tables.values()), -1, np.int64))
+    start, end, pid, device, context, stream = map(operations.stack, COLUMNS)
     no_stream = (pid == NULL) | (device == NULL) | (context == NULL) | (stream == NULL)
     reasons = {NO_STREAM: no_stream, **find_unsound_times(start, end)}
-    accounts = {}
     is_sound = np.zeros(start.size, np.bool_)
-    low = 0
     for table, columns in tables.items():
-        part = slice(low, low + columns.rows)
-        account = accounts[table] = Result(read=columns.rows)
-        is_sound[part][account.drop_rows({reason: mask[part] for reason, mask in reasons.items()})] = True
-        low += columns.rows
-
-    process = get_process(pid[is_sound])
-    key = (process, device[is_sound], context[is_sound], stream[is_sound])
-    group, _ = encode_rows(*key)
-    lane = assign_lanes(group, start[is_sound], end[is_sound])
-    place = np.full(start.size, -1, np.int64)
-    place[is_sound] = reader.places.streams(*key, lane)
-    return DeviceOperations(tables, accounts, place)
-
-
-def _stack(tables: dict[str, Columns], name: str) -> IntArray:
-    parts = [columns.numbers.get(name, np.zeros(columns.rows, np.int64)) for columns in tables.values()]
-    return np.concatenate([np.zeros(0, np.int64), *parts])
+        account = operations.accounts[table] = Result(read=columns.rows)
+        sound = account.drop_rows({reason: operations.take(table, mask) for reason, mask in reasons.items()})
+        operations.take(table, is_sound)[sound] = True
+    key = (get_process(pid[is_sound]), device[is_sound], context[is_sound], stream[is_sound])
+    lane = assign_lanes(encode_rows(*key)[0], start[is_sound], end[is_sound])
+    operations.place[is_sound] = reader.places.streams(*key, lane)
+    return operations
 
 
 # ---- devices of contexts ---------------------------------------------------------------------------------------------

@@ -75,16 +75,12 @@ RULES: tuple[Rule, ...] = (
     Rule("Sort, scan or select", r"^triton_\w*(?:cumsum|cumprod|sort|topk)|^triton_spl_"),
     Rule("Embedding or index", r"^triton_(?:red|per|poi)_\w*(?:embedding|index_put|gather|scatter)"),
     Rule("Reduction", _INDUCTOR_REDUCTION),
-    Rule(
-        "Copy, cast or fill",
-        r"^triton_poi_fused_(?:(?:_to_copy|clone|copy_?|cat|fill|zeros|transpose|permute|_unsafe_view|constant_pad_nd)_)+\d+$",
-    ),
+    Rule("Copy, cast or fill",
+        r"^triton_poi_fused_(?:(?:_to_copy|clone|copy_?|cat|fill|zeros|transpose|permute|_unsafe_view|constant_pad_nd)_)+\d+$"),
     Rule("Elementwise", r"^triton_(?:poi|for)_"),
     # Collectives outside NCCL: NVSHMEM, vLLM, TensorRT-LLM, DeepEP, Transformer Engine's userbuffers, symmetric memory.
-    Rule(
-        "Communication other",
-        r"nvshmem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|deep_ep::|userbuffers_|mscclpp",
-    ),
+    Rule("Communication other",
+        r"nvshmem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|deep_ep::|userbuffers_|mscclpp"),
     # PyTorch's TensorIterator kernels take a functor, so their arguments contain words of all other classes.
     Rule("Optimizer", _FUNCTION + r"multi_tensor_apply"),
     Rule("Embedding or index", _FUNCTION + r"_?(?:index|scatter_gather)_elementwise_kernel"),
@@ -93,19 +89,15 @@ RULES: tuple[Rule, ...] = (
     Rule("Elementwise", _FUNCTION_WITH + r"elementwise"),
     Rule("Reduction", _FUNCTION + r"reduce_kernel"),
     # Attention: FlashAttention, cuDNN, xFormers, FlashInfer, vLLM, TensorRT-LLM, Triton.
-    Rule(
-        "Attention",
+    Rule("Attention",
         r"fmha|sdpa|attention|flash_?attn|flash_(?:fwd|bwd)|flash_?mla|paged_?attn|merge_attn|attn_(?:fwd|bwd)"
         r"|Batch(?:Prefill|Decode)With|Single(?:Prefill|Decode)With|(?:^|[^a-z])m?mha_|(?:^|[^a-z])xqa"
         # cuDNN's and FlashAttention's helpers of the backward pass
-        r"|compute_dot_do_o|convert_dq_",
-    ),
+        r"|compute_dot_do_o|convert_dq_"),
     # Convolution: before the matrix products, because many names contain their words (implicit_gemm, convolve_sgemm).
-    Rule(
-        "Convolution",
+    Rule("Convolution",
         r"fprop|dgrad|wgrad|implicit_gemm|convolve|convolution|conv_?[123]d|conv_?depthwise|depthwise_?conv|winograd"
-        r"|im2col|col2im|[a-z]\d*cudnn_",
-    ),
+        r"|im2col|col2im|[a-z]\d*cudnn_"),
     Rule("FFT", r"(?-i:fft(?:[^a-z]|$)|FFT)|bluestein|(?-i:(?:^|[^a-z])[sd]p(?:Radix|Vector)\d)"),
     Rule("Sparse matrix", r"cusparse::|csrm[mv]|bsrm[mv]|spmm|spmv|sddmm"),
     # cuBLAS's vector routines contain parameter types of cuBLAS and would pass for matrix products.
@@ -120,57 +112,41 @@ RULES: tuple[Rule, ...] = (
     Rule("GEMM BF16", _NVJET + r"ts[ts]_|bf16|bfloat16", _GEMM),
     Rule("GEMM FP16", _NVJET + r"(?:hs[hs]|hhh)_|f16|fp16|half|(?:^|[^a-z])h\d*gem[mv]", _GEMM),
     Rule("GEMM FP64", r"(?:^|[^a-z])[dz]\d*gem[mv]|f64|fp64|double", _GEMM),
-    Rule(
-        "GEMM FP32",
-        r"(?:^|[^a-z])[sc]gem[mv]|f32f32_f32f32_f32|" + _FUNCTION + r"gem(?:v|mSN|mk1)\w*<[^>]*float",
-        _GEMM,
-    ),
+    Rule("GEMM FP32", r"(?:^|[^a-z])[sc]gem[mv]|f32f32_f32f32_f32|" + _FUNCTION + r"gem(?:v|mSN|mk1)\w*<[^>]*float",
+        _GEMM),
     Rule("GEMM other", _GEMM),
     # Rotary embedding rotates its arguments. The names of FBGEMM's embedding tables contain their optimizer.
     Rule("Elementwise", _FUNCTION_WITH + r"(?:rotary|rope_|_rope)"),
     Rule("Embedding or index", _FUNCTION_WITH + r"embedding"),
-    Rule(
-        "Optimizer",
-        r"(?-i:[Aa]dam|[Aa]da[Gg]rad)|(?:^|[^a-z])sgd|lamb_?(?:stage|kernel|functor)|kOptimizer|amp_update_scale",
-    ),
+    Rule("Optimizer",
+        r"(?-i:[Aa]dam|[Aa]da[Gg]rad)|(?:^|[^a-z])sgd|lamb_?(?:stage|kernel|functor)|kOptimizer|amp_update_scale"),
     Rule("Normalisation", _FUNCTION_WITH + r"(?:layer|rms|batch|group|instance|l2)_?norm"),
     # Normalisation in PyTorch, Apex, Transformer Engine and cuDNN, named by its steps.
-    Rule(
-        "Normalisation",
-        _FUNCTION
+    Rule("Normalisation", _FUNCTION
         + r"(?:RowwiseMoments|GammaBetaBackward|ComputeInternalGradients|Compute\w*FusedParams|cuCompute\w*Grad"
-        r"|ln_(?:fwd|bwd)|bn_(?:fw|bw))",
-    ),
+        r"|ln_(?:fwd|bwd)|bn_(?:fw|bw))"),
     # Expert routing and token sampling select the best k: before softmax, because some of these kernels fuse it.
-    Rule(
-        "Sort, scan or select",
-        _FUNCTION_WITH + r"(?:top_?k|top_?p|moe_align|sampling|routing|sort|scan|cumsum|cumprod|unique|nonzero)",
-    ),
-    Rule(
-        "Sort, scan or select",
-        r"Device(?:Select|Partition|RunLength|Histogram)|thrust::cuda_cub::__(?:scan|merge_sort|unique|partition|copy_if)",
-    ),
+    Rule("Sort, scan or select",
+        _FUNCTION_WITH + r"(?:top_?k|top_?p|moe_align|sampling|routing|sort|scan|cumsum|cumprod|unique|nonzero)"),
+    Rule("Sort, scan or select",
+        r"Device(?:Select|Partition|RunLength|Histogram)|thrust::cuda_cub::__(?:scan|merge_sort|unique|partition|copy_if)"),
     Rule("Softmax or loss", _FUNCTION_WITH + r"(?:softmax|cross_?entropy|xentropy|logsumexp|loss)"),
     Rule("Embedding or index", _FUNCTION_WITH + r"(?:index|gather|scatter)"),
     Rule("Embedding or index", _FUNCTION + r"(?:compute_grad_weight|krn_partial|cupy_take)"),
     Rule("Reduction", _FUNCTION_WITH + r"(?:reduc|argmax|argmin|amax|pool|moe_sum)"),
     Rule("Reduction", _FUNCTION + r"cupy_(?:sum|prod|mean|max|min|amin)"),
-    Rule(
-        "Copy, cast or fill",
+    Rule("Copy, cast or fill",
         _FUNCTION_WITH + r"(?:copy|memcpy|memset|fill|transpose|permute|concat|CatArray|quant|toNhwc|toNchw|padding"
-        r"|reformat|reshape_and_cache)",
-    ),
+        r"|reformat|reshape_and_cache)"),
     # A cast, but not a broadcast.
     Rule("Copy, cast or fill", _FUNCTION + r"(?:\w*[a-ce-z0-9_])?cast"),
-    Rule(
-        "Elementwise",
+    Rule("Elementwise",
         _FUNCTION_WITH + r"(?:pointwise|activation|act_and_mul|silu|gelu|relu|swiglu|sigmoid|dropout|triu_tril"
-        r"|op_generic_tensor|vector_?add)",
-    ),
+        r"|op_generic_tensor|vector_?add)"),
     # CuPy's ufuncs are `cupy_NAME__TYPES`; CUB and Thrust run user functors over all elements.
     Rule("Elementwise", _FUNCTION + r"cupy_\w+__"),
     Rule("Elementwise", r"thrust::cuda_cub::__(?:parallel_for|transform)|::for_each::|DeviceTransform|DeviceForKernel"),
-)
+)  # fmt: skip
 """All rules, in the order in which they are tried on every name. The first match decides."""
 
 # Namespaces that contain the word of an unrelated class.

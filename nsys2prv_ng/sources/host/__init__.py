@@ -1,1 +1,1 @@
-"""Sources of calls and samples of host threads."""
+"""Sources of what host threads do: calls of the operating system, time on cores, samples, OpenMP and OpenACC."""

@@ -12,8 +12,8 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import combine_columns
 from nsys2prv_ng.paraver.load_cost import LoadCost
-from nsys2prv_ng.sources.cuda import kernels as cuda_kernels
 from nsys2prv_ng.sources.cuda.device_operations import CALLS, GRAPH
+from nsys2prv_ng.sources.cuda.stream_operations import KERNEL_TABLE
 from nsys2prv_ng.sources.nccl import calls as nccl_calls
 from nsys2prv_ng.sources.nccl import kernels as nccl_kernels
 from nsys2prv_ng.sources.nccl import payload
@@ -82,7 +82,7 @@ def _pair_kernels(result: Result, calls: NcclCalls, kernels: NcclKernels, table:
 SOURCE = Source(
     source_names.NCCL,
     "Payloads of NCCL's calls and kernels",
-    (nvtx_events.TABLE, *payload.TABLES, CALLS, cuda_kernels.TABLE),
+    (nvtx_events.TABLE, *payload.TABLES, CALLS, KERNEL_TABLE),
     read,
     join,
     NcclJoinData,

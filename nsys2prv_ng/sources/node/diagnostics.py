@@ -61,17 +61,15 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     values = {label: Value(number, label) for number, label in enumerate(labels, 1)}
     for part, messages in reports:
         result.read += messages.time.size
-        row = part.rows[messages.place]
         known = result.drop_rows({NO_TIME: lacks_time(messages.time)})
         time = part.clock(messages.time[known])
         value = np.array([values[label].number for label in messages.labels], np.int64)[known]
         within = result.drop_rows({OUTSIDE_TRACE: (time < part.windows[0][0]) | (time > part.windows[-1][1])})
-        time = time[within]
-        pair = Pair(DIAGNOSTIC.number, value[within])
-        result.records.append(make_events(np.full(time.size, row, np.int64), time, [pair]))
-    return JoinResult(
-        {DIAGNOSTIC.names: values} if values else {}, accounts={source_names.DIAGNOSTICS: result} if reports else {}
-    )
+        row = np.full(within.size, part.rows[messages.place], np.int64)
+        result.records.append(make_events(row, time[within], [Pair(DIAGNOSTIC.number, value[within])]))
+    if not reports:
+        return JoinResult()
+    return JoinResult({DIAGNOSTIC.names: values}, accounts={source_names.DIAGNOSTICS: result})
 
 
 SOURCE = Source(

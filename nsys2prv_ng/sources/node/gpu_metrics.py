@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,6 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_starts, list_indices, sort_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.load_cost import LoadCost
@@ -42,8 +42,7 @@ _GPU_MASK = 0xFF
 """The bits of a typeId that are nsys's number of the GPU."""
 
 
-@dataclass(frozen=True)
-class MetricFilter:
+class MetricFilter(NamedTuple):
     """The names of the metrics in a report, and the patterns with which the user chose among them."""
 
     names: frozenset[str]

@@ -10,6 +10,7 @@ belong to other sources, and the events of tracers (ftrace, hypervisor, ETW) are
 
 from __future__ import annotations
 
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
@@ -17,13 +18,12 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays import row_keys as keys
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread
-from nsys2prv_ng.sources.node import cpu_counters, gpu_metrics
+from nsys2prv_ng.sources.node import gpu_metrics, hardware_counters
 from nsys2prv_ng.sources.shared.reasons import NO_METRIC, NO_VALUES, ONLY_JSON
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, parse_json
 from nsys2prv_ng.sources.shared.samples import Block, Key, add_node_samples, get_times, make_block, scale_values
@@ -45,20 +45,18 @@ _IS_REAL = {0: False, 1: False, 2: True, 3: True}
 """Whether values are real numbers, by ENUM_NSYS_GENERIC_EVENT_FIELD_TYPE."""
 
 
-@dataclass(frozen=True)
-class _Descriptions:
-    """The report's descriptions of types of generic events."""
+class _Descriptions(NamedTuple):
+    """The report's descriptions of types of generic events.
+
+    The names of types and of the sources of types (empty if there is none), the names of fields by type and index, and
+    whether fields are real numbers, if the report describes this. `tracers`: types whose events are not metrics.
+    """
 
     name: dict[int, str]
-    """The name of each type; empty if a type has none."""
     source: dict[int, str]
-    """The name of the source of each type; empty if a source has none."""
     fields: dict[Key, str]
-    """The names of fields by type and index."""
     is_real: dict[Key, bool]
-    """Whether fields are real numbers, if the report describes this."""
     tracers: set[int]
-    """Types whose events are not metrics."""
 
 
 def read(reader: ReportReader) -> Result:
@@ -91,7 +89,7 @@ def _divide_events(reader: ReportReader) -> tuple[BoolArray, BoolArray]:
 
     Call it through `reader.once`.
     """
-    soc_types = reader.columns(cpu_counters.SOC_NAMES.name)["typeId"]
+    soc_types = reader.columns(hardware_counters.SOC_NAMES.name)["typeId"]
     type_id = reader.columns(EVENTS.name)["typeId"]
     is_other = np.isin(type_id, np.concatenate([gpu_metrics.read_json_types(reader), soc_types]))
     is_tracer = np.isin(type_id, sorted(reader.once(_read_descriptions).tracers)) & ~is_other
@@ -100,10 +98,8 @@ def _divide_events(reader: ReportReader) -> tuple[BoolArray, BoolArray]:
 
 def _add(reader: ReportReader, result: Result, rows: IntArray) -> None:
     columns, described = reader.columns(EVENTS.name), reader.once(_read_descriptions)
-    time = get_times(columns)[rows]
-    thread = columns["globalTid"][rows]
-    process = np.where(thread != NULL, thread >> 24, NULL)
-    events = _Events(columns["genericEventId"][rows], time, columns["typeId"][rows], process)
+    number, type_id, thread = (columns[name][rows] for name in ("genericEventId", "typeId", "globalTid"))
+    events = _Events(number, get_times(columns)[rows], type_id, np.where(thread != NULL, thread >> 24, NULL))
     blocks, real = _read_values(reader, result, events, described)
 
     def make_row(device: Key) -> NodePart | None:
@@ -171,9 +167,8 @@ def _read_values(
         columns = reader.columns(DATA.name)
         block, real = _read_reals(reader, columns, events, find_event(columns["genericEventId"]), described)
         blocks = [block]
-    without = int((~has_values).sum())
-    result.read += without
-    result.drop(NO_VALUES, without)
+    result.read += int((~has_values).sum())
+    result.drop(NO_VALUES, int((~has_values).sum()))
     return blocks, real
 
 
@@ -192,16 +187,11 @@ def _read_reals(
     code, fields = keys.find_distinct_rows(events.type_id[event[known]], columns["fieldIdx"][known])
     has_reals = np.zeros(len(fields), np.bool_)
     has_reals[code[(value[known] == NULL) & ~np.isnan(given[known])]] = True
-    real = {
-        field
-        for field, any_real in zip(fields, has_reals.tolist(), strict=True)
-        if described.is_real.get(field, any_real)
-    }
-    is_real = np.array([field in real for field in fields], np.bool_)
-    rows = known[is_real[code]]
+    is_real = [described.is_real.get(*field) for field in zip(fields, has_reals.tolist(), strict=True)]
+    rows = known[np.array(is_real, np.bool_)[code]]
     whole = np.where(value[rows] != NULL, value[rows].astype(np.float64), np.nan)
     value[rows] = scale_values(np.where(np.isnan(given[rows]), whole, given[rows]))
-    return events.make_block(event, columns["fieldIdx"], value), real
+    return events.make_block(event, columns["fieldIdx"], value), set(compress(fields, is_real))
 
 
 # ---- descriptions ----------------------------------------------------------------------------------------------------
@@ -246,7 +236,7 @@ def _get_text(value: object) -> str:
 SOURCE = Source(
     source_names.PLUGIN_METRICS,
     "Metrics of nsys's plugins",
-    (EVENTS, DATA, FIELDS, TYPES, SOURCES, gpu_metrics.NAMES, cpu_counters.SOC_NAMES),
+    (EVENTS, DATA, FIELDS, TYPES, SOURCES, gpu_metrics.NAMES, hardware_counters.SOC_NAMES),
     read,
     counted_tables=(EventRows(EVENTS.name, count=count_plugin_rows),),
     noun="events",

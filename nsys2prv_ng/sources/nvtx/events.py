@@ -26,19 +26,11 @@ NVTX = "NVTX_EVENTS"
 INTEGER_PAYLOADS = ("uint64Value", "int64Value", "uint32Value", "int32Value")
 REAL_PAYLOADS = ("doubleValue", "floatValue")
 
+_OPTIONAL = ("end", "globalTid", "endGlobalTid", "textId", "category", "jsonTextId")
 TABLE = Table(
     NVTX,
     ("start", "eventType"),
-    {
-        "end": NULL,
-        "globalTid": NULL,
-        "endGlobalTid": NULL,
-        "textId": NULL,
-        "domainId": 0,
-        "category": NULL,
-        "jsonTextId": NULL,
-        **dict.fromkeys(INTEGER_PAYLOADS, NULL),
-    },
+    {**dict.fromkeys((*_OPTIONAL, *INTEGER_PAYLOADS), NULL), "domainId": 0},
     text=("text", "jsonText"),
     real=REAL_PAYLOADS,
 )
@@ -90,24 +82,24 @@ class Texts:
 
 @dataclass
 class NvtxEvents:
-    """The NVTX events of a report."""
+    """The NVTX events of a report.
+
+    `account`: the number of events, shown or not, and of dropped ones. `rows`: the n rows of the table that can be
+    shown. `domain`: index of the domain of each of them. `ends`: the end of every row of the table (ns): NO_END for a
+    range without an end, unless a range around it ends. `domains`: names of the domains, sorted; the default domain has
+    an empty one. `categories`: name of each (process, domain id, category). `selected`: names of the domains that the
+    user selected.
+    """
 
     columns: Columns
     texts: Texts
     account: Result
-    """Number of events, shown or not, and of dropped ones."""
     rows: IntArray
-    """Rows of the table that can be shown."""
     domain: IntArray
-    """Index of the domain of each of `rows`."""
     ends: IntArray
-    """End of every row of the table (ns): NO_END for a range without an end, unless a range around it ends."""
     domains: list[str]
-    """Names of the domains, sorted; the default domain has an empty one."""
     categories: dict[tuple[int, ...], str]
-    """Name of each (process, domain id, category)."""
     selected: frozenset[str]
-    """Names of the domains that the user selected."""
 
     def find_matching(self, pattern: str) -> IntArray:
         """Return the rows of ranges whose whole text, as the program wrote it, matches a pattern with * and ?."""

@@ -29,7 +29,8 @@ import pyarrow.compute as pc
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, sort_nested
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost, measure_depths
-from nsys2prv_ng.sources.nvtx.events import PUSH_POP, NvtxEvents
+from nsys2prv_ng.sources.nvtx.events import PUSH_POP, NvtxEvents, read_nvtx_events
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 Shape = tuple[int, ...]
 
@@ -88,6 +89,7 @@ def _convolve(source: Shape, weight: Shape, target: Shape) -> int:
     return 2 * source[0] * math.prod(weight) * min(positions, default=0)
 
 
+_ATTENTIONS = [f"aten::_scaled_dot_product_{kind}_attention" for kind in ("flash", "efficient", "cudnn")]
 _FORMULAS: dict[str, Callable[[Sequence[Shape]], int]] = {
     "aten::mm": lambda sizes: _multiply(*sizes[:2]),
     "aten::addmm": lambda sizes: _multiply(*sizes[1:3]),
@@ -95,14 +97,8 @@ _FORMULAS: dict[str, Callable[[Sequence[Shape]], int]] = {
     "aten::_scaled_mm": lambda sizes: _multiply(*sizes[:2]),
     "aten::bmm": lambda sizes: _multiply_batches(*sizes[:2]),
     "aten::baddbmm": lambda sizes: _multiply_batches(*sizes[1:3]),
-    **{
-        f"aten::_scaled_dot_product_{kind}_attention": lambda sizes: _attend(sizes[:3], 1, 1)
-        for kind in ("flash", "efficient", "cudnn")
-    },
-    **{
-        f"aten::_scaled_dot_product_{kind}_attention_backward": lambda sizes: _attend(sizes[1:4], 3, 2)
-        for kind in ("flash", "efficient", "cudnn")
-    },
+    **dict.fromkeys(_ATTENTIONS, lambda sizes: _attend(sizes[:3], 1, 1)),
+    **dict.fromkeys((f"{name}_backward" for name in _ATTENTIONS), lambda sizes: _attend(sizes[1:4], 3, 2)),
 }
 _ANY_COUNTED = rf"^(?:{'|'.join((*_FORMULAS, *_CONVOLUTIONS, _GRADIENTS))}),"
 
@@ -132,8 +128,9 @@ def _count_convolution(name: str, sizes: str, target: str) -> int:
 # ---- texts ---------------------------------------------------------------------------------------------------------
 
 
-def count_flops(events: NvtxEvents) -> IntArray:
+def count_flops(reader: ReportReader) -> IntArray:
     """Return the FLOPs of each row of the table: of the outermost counted operators on each thread, else 0."""
+    events = reader.once(read_nvtx_events)
     flops = np.zeros(events.ends.size, np.int64)
     texts = events.texts.original
     chosen = np.flatnonzero(_to_mask(pc.match_substring_regex(texts, _ANY_COUNTED)))

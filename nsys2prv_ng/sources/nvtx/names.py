@@ -15,11 +15,10 @@ import re
 from collections.abc import Collection
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.report.database import NULL
 
 # One line, one blank between words: control characters (Cc), line and paragraph separators, all other blanks (Z).
@@ -33,7 +32,7 @@ _FINAL = r"^(?P<name>.*?)[ :=#]+(?P<number>-?[0-9]+)$"
 _MORE_THAN_NUMBERS = r"[^-0-9 :=#]"
 
 
-def split_numbers(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+def split_numbers(texts: pa.Array) -> tuple[pa.Array, IntArray, BoolArray]:
     """Split NVTX texts, none of which is missing, into names and numbers.
 
     Return three arrays of n, the length of `texts`: names (string), numbers (int64; 0 if there is none), and whether

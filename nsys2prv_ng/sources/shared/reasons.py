@@ -29,12 +29,9 @@ show it, but the report has too little about it, or Paraver cannot show it.
 """
 
 KIND_WORDS: dict[Kind, str] = {
-    "merged": "merged",
-    "outside": "outside",
-    "not_selected": "not selected",
-    "not_applicable": "not applicable",
+    "merged": "merged", "outside": "outside", "not_selected": "not selected", "not_applicable": "not applicable",
     "lost": "dropped",
-}
+}  # fmt: skip
 """The words for each kind in the account of a translation, in the order of its columns."""
 
 _KIND_OF: dict[str, Kind] = {}

@@ -70,12 +70,7 @@ class Block(NamedTuple):
 
 
 def make_block(
-    time: IntArray,
-    device: Sequence[IntArray],
-    metric: Sequence[IntArray],
-    value: IntArray,
-    *,
-    only_limits: bool = False,
+    time: IntArray, device: list[IntArray], metric: list[IntArray], value: IntArray, *, only_limits: bool = False
 ) -> Block:
     """Make a block from copies of columns: times (ns), the columns that identify devices and metrics, and values.
 
@@ -91,7 +86,9 @@ def make_block(
     code, row_of_code = _encode_metrics(metric, int(first[2] - first[1]) if first.size > 2 else 0)
     metrics = list(zip(*(column[row_of_code].tolist() for column in metric), strict=True))
     code = code.astype(np.min_scalar_type(len(metrics)))
-    return Block(run_time, run_device, first, devices, code, metrics, _copy_narrow(value))
+    # The fewest bytes that are enough for each value: most metrics are percentages.
+    narrow = np.min_scalar_type(min(int(value.min(initial=0)), -1 - int(value.max(initial=0))))
+    return Block(run_time, run_device, first, devices, code, metrics, value.astype(narrow))
 
 
 def mark_limits(time: IntArray, device: IntArray) -> BoolArray:
@@ -101,11 +98,6 @@ def mark_limits(time: IntArray, device: IntArray) -> BoolArray:
     np.minimum.at(low, device, time)
     np.maximum.at(high, device, time)
     return np.asarray((time == low[device]) | (time == high[device]), np.bool_)
-
-
-def _copy_narrow(values: IntArray) -> Integers:
-    """Return a copy of values in the fewest bytes that are enough for each of them: most metrics are percentages."""
-    return values.astype(np.min_scalar_type(min(int(values.min(initial=0)), -1 - int(values.max(initial=0)))))
 
 
 def read_blocks(

@@ -29,76 +29,78 @@ from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 @dataclass(frozen=True)
 class JoinInput:
-    """The data of one report that a source joins over all reports, once the objects of the trace are known."""
+    """The data of one report that a source joins over all reports, once the objects of the trace are known.
+
+    `rows`: row of the trace by place. `clock`: maps times of the report (ns) to times on the common clock. `data`: the
+    value of `Result.join_data`. `load_columns`: returns the columns of `Result.join_columns`. `windows`: first and last
+    time (ns, common clock) of the trace, or of each selected part of it. `kept`: mask of the rows that the user
+    selected; events on other rows are dropped after the join, if not before.
+    """
 
     metadata: Metadata
     places: Places
     rows: IntArray
-    """Row of the trace by place."""
     clock: ClockMap
-    """Maps times of the report (ns) to times on the common clock."""
     data: Any
-    """Value of `Result.join_data`."""
     load_columns: Callable[[], list[IntArray]]
-    """Returns the columns of `Result.join_columns`."""
     windows: Sequence[tuple[int, int]]
-    """First and last time (ns, common clock) of the trace, or of each selected part of it."""
     kept: BoolArray
-    """Mask of the rows that the user selected. Events on other rows are dropped after the join, if not before."""
 
 
 class NamedCommunicator(NamedTuple):
-    """A communicator of NCCL, and what it is for."""
+    """A communicator of NCCL: its id of 16 hexadecimal digits, its number, and its number, axis and members in words.
+
+    `axis`: what it is for: data, sharded data, tensor, pipeline or expert; empty if that is not known. `tasks`: the
+    tasks of the whole tree that use it.
+    """
 
     id: str
-    """NCCL's id, as 16 hexadecimal digits."""
     number: int
     label: str
-    """Its number, axis and members in words."""
     axis: str
-    """What it is for: data, sharded data, tensor, pipeline or expert; empty if that is not known."""
     ranks: int
     tasks: tuple[int, ...]
-    """Tasks of the whole tree that use it."""
 
 
 @dataclass
 class JoinResult:
-    """What a source makes of all reports together: lines between them, and values that depend on all of them."""
+    """What a source makes of all reports together: lines between them, and values that depend on all of them.
+
+    `accounts`: results by their name in the account; their records are on the common clock, with rows of the trace as
+    places. `nccl_communicators`: NCCL's, by number. `messages`: messages with both ends, by the name of the source of
+    their kernels or calls; rows of the whole tree. `partial_results`: a name in the account, a function, and the items
+    from which the function makes one result each; these results are made and stored independently.
+    """
 
     assigned: dict[str, dict[str, Value]] = field(default_factory=dict)
     communicators: list[Communicator] = field(default_factory=list)
     accounts: dict[str, Result] = field(default_factory=dict)
-    """Results by their name in the account. Their records are on the common clock, with rows of the trace as places."""
     nccl_communicators: list[NamedCommunicator] = field(default_factory=list)
-    """NCCL's communicators by number."""
     messages: dict[str, MessagePairs] = field(default_factory=dict)
-    """Messages with both ends, by the name of the source of their kernels or calls; rows of the whole tree."""
     partial_results: tuple[str, Callable[[Any], Result], Sequence[Any]] | None = None
-    """A name in the account, a function, and the items from which the function makes one result each. These results are
-    made and stored independently."""
 
 
 @dataclass(frozen=True)
 class EventRows:
-    """A table with the events of a source, to list the contents of a report before any event is read."""
+    """A table with the events of a source, to list the contents of a report before any event is read.
+
+    `process`: the column with the globalTid or globalPid of the process that a row makes a task; empty if rows make no
+    task. `application`, `system_calls`: what the rows show about the process, as arguments of `Places.threads`.
+    `device`: the column with the process's ordinal of the GPU that the operation ran on. `no_task`: a column and its
+    values in rows that make no task, because these rows only name things or are not calls. `names`: only rows with the
+    textId of a matching name belong to the source. `otherwise`: count the rows only if the tables before this one have
+    no rows. `count`: function that counts the rows of the source, if not all rows belong to it.
+    """
 
     table: str
     process: str = ""
-    """Column with the globalTid or globalPid of the process that a row makes a task; empty if rows make no task."""
     application: bool = True
     system_calls: bool = False
-    """What the rows show about the process: arguments of `Places.threads`."""
     device: str = ""
-    """Column with the process's ordinal of the GPU that the operation ran on."""
     no_task: tuple[str, tuple[int, ...]] | None = None
-    """A column and its values in rows that make no task, because these rows only name things or are not calls."""
     names: re.Pattern[str] | None = None
-    """Only rows with the textId of a matching name belong to the source."""
     otherwise: bool = False
-    """Count the rows only if the tables before this one have no rows."""
     count: Callable[[ReportReader], int] | None = None
-    """Function that counts the rows of the source, if not all rows belong to it."""
 
     @property
     def process_columns(self) -> tuple[str, ...]:
@@ -119,7 +121,17 @@ class Source:
     """A kind of event: its name on the command line, its title, the tables it reads, and the function that reads them.
 
     `join`, if a source has one, is called once the rows are known, with the data of every report (in an order that does
-    not depend on the command line) and the tree.
+    not depend on the command line) and the tree. `join_data`: type of its `Result.join_data`; None if it has none.
+    `accounted_in_join`: whether only its join has an account, because its events need all reports together.
+
+    `counted_tables`: the tables with one row for each of its events, and `noun`: the plural noun for these rows. For a
+    source without such tables, `needed_tables`: groups of tables of other sources, each with a table that must have
+    rows. `needed_by`: keys of the tables of a comparison that need its events on all sides; None if users do not choose
+    it when they trace, so that a side without such events is no finding.
+
+    `load`: records of a trace for one of these rows: a rounded mean over the reports of 23 jobs
+    (benchmarks/paraver_estimate.py), with all that is derived from the row: its state, the line from its launch, GPU
+    activity, waits and the critical path. The default has a line for the start and one for the end.
     """
 
     name: str
@@ -128,22 +140,12 @@ class Source:
     read: Callable[[ReportReader], Result]
     join: Callable[[Sequence[JoinInput], ObjectTree], JoinResult] | None = None
     join_data: Any = None
-    """Type of its `Result.join_data`; None if it has none."""
     accounted_in_join: bool = False
-    """Whether only its join has an account, because its events need all reports together."""
     counted_tables: tuple[EventRows, ...] = ()
-    """The tables with one row for each of its events."""
     noun: str = ""
-    """The plural noun for these rows."""
     needed_tables: tuple[tuple[str, ...], ...] = ()
-    """For a source without such tables: groups of tables of other sources, each with a table that must have rows."""
     needed_by: tuple[str, ...] | None = None
-    """Keys of the tables of a comparison that need its events on all sides; None if users do not choose it when they
-    trace, so that a side without such events is no finding."""
     load: LoadCost = LoadCost(events=2, pairs=2.5)
-    """Records of a trace for one of these rows: a rounded mean over the reports of 23 jobs
-    (benchmarks/paraver_estimate.py), with all that is derived from the row: its state, the line from its launch, GPU
-    activity, waits and the critical path. The default has a line for the start and one for the end."""
 
 
 # ---- what a source makes of one report -------------------------------------------------------------------------------
@@ -177,37 +179,35 @@ class Result:
     """Records of one source in one report.
 
     Law: `read` is the number of written events and communications plus the number of dropped ones.
+
+    `dropped`: number of dropped events by reason. `closed`: number of intervals without an end, which the end of the
+    trace closes; they count as written. `pieces`: number of additional intervals in the records, because windows of
+    time cut some intervals. `cut`: number of intervals of idle threads that were shortened, because they outlast
+    all other events; they count as written. `windows`: start and end (ns) of the n ranges that the user wants to see,
+    n x 2; only the source of NVTX finds them. `runs`: records in the store.
+
+    `join_data`: input of `Source.join` from this report, in times and places of the report. `join_columns`: further
+    columns of n rows for the join, which are too long for the memory. `side_columns`: columns of n rows that analyses
+    read and that no record has, in times and places of the report. `stored_join_columns`, `stored_side_columns`: where
+    they are in the store. `evidence`: evidence on the clock of the report, in times of the report.
     """
 
     read: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
-    """Number of dropped events by reason."""
     closed: int = 0
-    """Number of intervals without an end, which the end of the trace closes. They count as written."""
     pieces: int = 0
-    """Number of additional intervals in the records, because windows of time cut some intervals into pieces."""
     cut: int = 0
-    """Number of intervals of idle threads that were shortened, because they outlast all other events. They count as
-    written."""
     windows: IntArray = field(default_factory=lambda: np.zeros((0, 2), np.int64))
-    """Start and end (ns) of the n ranges that the user wants to see, n x 2; only the source of NVTX finds them."""
     records: list[Records] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
-    """Records in the store."""
     unended: list[Unended] = field(default_factory=list)
     states: list[StateIntervals] = field(default_factory=list)
     join_data: object = None
-    """Input of `Source.join` from this report, in times and places of the report."""
     join_columns: Sequence[IntArray] = ()
-    """Further columns of n rows for the join, which are too long for the memory."""
     stored_join_columns: StoredColumns | None = None
-    """Where `join_columns` are in the store."""
     side_columns: Sequence[IntArray] = ()
-    """Columns of n rows that analyses read and that no record has, in times and places of the report."""
     stored_side_columns: StoredColumns | None = None
-    """Where `side_columns` are in the store."""
     evidence: Evidence = field(default_factory=Evidence)
-    """Evidence on the clock of the report, in times of the report."""
 
     @property
     def written(self) -> int:
@@ -222,16 +222,13 @@ class Result:
 
     def drop(self, reason: Reason, count: int) -> None:
         """Count events that are not written, for one reason."""
-        self._count(reason, count)
+        if count:
+            self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
 
     def add_dropped(self, other: Result) -> None:
         """Count the events that another result does not write."""
         for reason, count in other.dropped.items():
-            self._count(reason, count)
-
-    def _count(self, reason: str, count: int) -> None:
-        if count:
-            self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
+            self.drop(Reason(reason), count)
 
     def drop_rows(self, reasons: Mapping[Reason, BoolArray], counted: BoolArray | bool = True) -> IntArray:
         """Return the rows to which no reason applies, and drop the others. The first reason that applies counts.
@@ -268,17 +265,12 @@ class Result:
 
     def copy_records(self) -> Result:
         """Return a copy with the records and counts of this result, which others may change."""
-        return replace(
-            self,
-            dropped=dict(self.dropped),
-            records=list(self.records),
-            runs=list(self.runs),
-            unended=list(self.unended),
-            states=list(self.states),
-            join_data=None,
-            stored_join_columns=None,
-            evidence=Evidence(),
+        copied = replace(
+            self, dropped=dict(self.dropped), join_data=None, stored_join_columns=None, evidence=Evidence()
         )
+        copied.records, copied.runs = list(self.records), list(self.runs)
+        copied.unended, copied.states = list(self.unended), list(self.states)
+        return copied
 
     def take_records(self, changed: Result) -> None:
         """Take the records and counts of a copy that was changed."""
@@ -304,14 +296,15 @@ class Result:
 
     def drop_unended(self, find: Callable[[Unended], BoolArray], reason: Reason) -> None:
         """Drop the intervals without an end that `find` marks."""
-        remaining = []
-        for unended in self.unended:
-            without = find(unended)
-            place, begin, opening, closing = unended
-            self.closed -= int(without.sum())
-            self.drop(reason, int(without.sum()))
-            remaining.append(Unended(place[~without], begin[~without], select(opening, ~without), closing))
-        self.unended = [unended for unended in remaining if unended.place.size]
+        parts = [(unended, find(unended)) for unended in self.unended]
+        dropped = sum(int(without.sum()) for _, without in parts)
+        self.closed -= dropped
+        self.drop(reason, dropped)
+        self.unended = [
+            Unended(part.place[~without], part.begin[~without], select(part.opening, ~without), part.closing)
+            for part, without in parts
+            if not without.all()
+        ]
 
 
 # ---- switches of threads and contexts --------------------------------------------------------------------------------

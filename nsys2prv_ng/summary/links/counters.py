@@ -21,7 +21,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.sources.node.network_metrics import SWITCH
+from nsys2prv_ng.sources.node.hardware_counters import SWITCH
 from nsys2prv_ng.summary.covered_time import CoveredTime, Intervals, find_intervals, join_intervals
 from nsys2prv_ng.summary.links.numbers import ETHERNET, INFINIBAND, KERNELS, NETWORK, NVLINK, PCIE, TRANSFER, LinkMetric
 

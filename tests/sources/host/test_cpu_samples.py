@@ -14,7 +14,7 @@ from nsys2prv_ng.api import translate
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.inspection.inspect import inspect
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources.host.cpu_samples import NO_CHAIN
+from nsys2prv_ng.sources.host.operating_system import NO_CHAIN
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.sources.host.host_reports import (
     UTC,

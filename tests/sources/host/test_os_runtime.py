@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.sources.host.os_runtime import choose_call_state
+from nsys2prv_ng.sources.host.operating_system import choose_call_state
 from nsys2prv_ng.sources.shared.reasons import AFTER_ALL_ELSE
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.sources.host.host_reports import (

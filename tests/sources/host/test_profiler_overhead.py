@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from nsys2prv_ng.sources.host.profiler_overhead import is_profiling
+from nsys2prv_ng.sources.host.operating_system import is_profiling
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.sources.host.host_reports import (
     UTC,

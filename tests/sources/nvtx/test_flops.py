@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.report.database import open_database
 from nsys2prv_ng.report.metadata import Strings, read_metadata
-from nsys2prv_ng.sources.nvtx.events import TABLE, read_nvtx_events
+from nsys2prv_ng.sources.nvtx.events import TABLE
 from nsys2prv_ng.sources.nvtx.flops import count_flops, parse_sizes
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
@@ -33,7 +33,7 @@ def count(path: Path, ranges: Sequence[Range], domain: int = 0) -> list[int]:
     with open_database(path) as database:
         strings = Strings(database)
         reader = ReportReader(database, read_metadata(database, strings), strings, {"nvtx": (TABLE,)}, SourceOptions())
-        counts: list[int] = count_flops(read_nvtx_events(reader)).tolist()
+        counts: list[int] = count_flops(reader).tolist()
     path.unlink()
     return counts
 

@@ -158,19 +158,19 @@ def test_nvidias_projection(shared_reports, unpacked, tmp_path):
     from nsys2prv_ng.report.database import Database
     from nsys2prv_ng.report.metadata import Strings, read_metadata
     from nsys2prv_ng.sources.nvtx import events as nvtx_events
-    from nsys2prv_ng.sources.nvtx import nvtx_on_gpu
+    from nsys2prv_ng.sources.nvtx import nvtx
     from nsys2prv_ng.sources.shared.report_reader import ReportReader
     from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
     database = Database(report)
     strings = Strings(database)
     reader = ReportReader(
-        database, read_metadata(database, strings), strings, {"nvtx_on_gpu": nvtx_on_gpu.SOURCE.tables}, SourceOptions()
+        database, read_metadata(database, strings), strings, {"nvtx_on_gpu": nvtx.ON_GPU.tables}, SourceOptions()
     )
-    events, launched = reader.once(nvtx_events.read_nvtx_events), nvtx_on_gpu.find_launched(reader)
+    events, launched = reader.once(nvtx_events.read_nvtx_events), nvtx.find_launched(reader)
     for domain in events.domains:
         for rows in events.find_nesting_sets(domain):
-            for row, _, begin, end in zip(*nvtx_on_gpu.project(events, rows, launched), strict=True):
+            for row, _, begin, end in zip(*nvtx.project(events, rows, launched), strict=True):
                 limits = instances[f"{domain}:{events.texts.get_text(row)}"].setdefault(row, [begin, end])
                 limits[:] = min(limits[0], begin), max(limits[1], end)
     got = {name: (len(rows), int(sum(e - b for b, e in rows.values()))) for name, rows in instances.items()}

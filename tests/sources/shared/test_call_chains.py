@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nsys2prv_ng.report.database import Database
 from nsys2prv_ng.report.metadata import Strings, read_metadata
 from nsys2prv_ng.sources.cuda import cuda_api
-from nsys2prv_ng.sources.shared.call_chains import Chains, Frames, _take_innermost, read_cuda_chains
+from nsys2prv_ng.sources.shared.host_calls import Frames, _take_innermost, find_frames, read_cuda_chains
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.sources.host.host_reports import (
@@ -196,7 +196,7 @@ def test_long_names_of_calls_cost_no_time(tmp_path: Path) -> None:
         database, read_metadata(database, strings), strings, {"cuda_api": cuda_api.SOURCE.tables}, SourceOptions()
     )
     begin = time.process_time()
-    frames, _ = read_cuda_chains(reader, set(names) - {names[MAIN]}).find(0, np.array([1]))
+    frames, _ = find_frames(read_cuda_chains(reader, set(names) - {names[MAIN]}), 0, np.array([1]))
     assert time.process_time() - begin < 2
     assert frames.name.tolist() == [MAIN]
 
@@ -224,7 +224,7 @@ def test_frames_are_found_by_chain_and_level(parts: list[list[tuple[int, int]]],
         name = np.arange(number, number + len(part))
         made.append(Frames(chain, at, name, name, np.zeros(len(part), np.bool_)))
         number += len(part)
-    frames, present = Chains(made).find(level, np.array(wanted, np.int64))
+    frames, present = find_frames(made, level, np.array(wanted, np.int64))
     assert present.tolist() == [(chain, level) in everything for chain in wanted]
     expected = [everything.index((chain, level)) for chain in wanted if (chain, level) in everything]
     assert frames.name.tolist() == expected
