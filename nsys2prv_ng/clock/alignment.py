@@ -18,10 +18,18 @@ from nsys2prv_ng.arrays.row_keys import take_groups
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock, read_table
 from nsys2prv_ng.clock.applying import ClockMap
-from nsys2prv_ng.clock.causality import Lines, Violations, find_violations, move_within_bounds
 from nsys2prv_ng.clock.chains import fit_clocks
 from nsys2prv_ng.clock.fit import UTC, ClockFit, fit_sets, make_lines
-from nsys2prv_ng.clock.matches import Matches, list_crossings, match_evidence, match_reports
+from nsys2prv_ng.clock.matches import (
+    Lines,
+    Matches,
+    Violations,
+    find_violations,
+    list_crossings,
+    match_evidence,
+    match_reports,
+    move_within_bounds,
+)
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.operations.matching import Operations

@@ -16,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.clock.causality import find_violations
 from nsys2prv_ng.clock.fit import DRIFT, OFFSET, UTC, ClockFit, fit_sets, make_lines
 from nsys2prv_ng.clock.links import Link, fit_links
-from nsys2prv_ng.clock.matches import Delays, Matches
+from nsys2prv_ng.clock.matches import Delays, Matches, find_violations
 from nsys2prv_ng.light_dataclass import dataclass
 
 

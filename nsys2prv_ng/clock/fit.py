@@ -16,8 +16,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import count_earlier, encode_rows, take_groups
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
-from nsys2prv_ng.clock.causality import Lines, find_violations
-from nsys2prv_ng.clock.matches import Matches
+from nsys2prv_ng.clock.matches import Lines, Matches, find_violations
 from nsys2prv_ng.clock.normal import BLOCKS, NormalProblem, Solution, compute_residuals, drop_blocks, solve
 from nsys2prv_ng.light_dataclass import dataclass
 

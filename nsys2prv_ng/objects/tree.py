@@ -10,9 +10,21 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.objects.labels import FOLDED, LabelledTask, Row, RowKey, RowKind, is_folded, label_rows, name_threads
 from nsys2prv_ng.objects.places import Device, NodePart, Places, Stream, Thread
-from nsys2prv_ng.objects.tasks import ReportPlaces, Task, find_idle_threads, find_tasks
+from nsys2prv_ng.objects.tasks import (
+    FOLDED,
+    LabelledTask,
+    ReportPlaces,
+    Row,
+    RowKey,
+    RowKind,
+    Task,
+    find_idle_threads,
+    find_tasks,
+    is_folded,
+    label_rows,
+    name_threads,
+)
 from nsys2prv_ng.paraver.model import MAX_ROWS, TaskRows, TraceModel
 from nsys2prv_ng.report.metadata import PID_MASK, Gpu
 
