@@ -39,6 +39,8 @@ _STUDENT = (np.inf, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36)
 """97.5 % quantiles of Student's distribution by degrees of freedom."""
 
 UTC, OFFSET, DRIFT = "utc", "offset", "offset and drift"
+_Models = dict[str, Solution]
+"""Solutions by model."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ def _is_within_error(matches: Matches, fit: ClockFit, domains: int) -> bool:
     return find_violations(matches, plain).broken <= find_violations(matches, corrected).broken
 
 
-def _choose_model(held_out: dict[str, float], models: dict[str, Solution], always: bool) -> str:
+def _choose_model(held_out: dict[str, float], models: _Models, always: bool) -> str:
     if not held_out:
         return OFFSET if always else UTC
     best = OFFSET
@@ -206,7 +208,7 @@ def _count_operations(problem: NormalProblem) -> IntArray:
 # ---- held-out residuals ----------------------------------------------------------------------------------------------
 
 
-def _compute_held_out(problem: NormalProblem, models: dict[str, Solution]) -> dict[str, float]:
+def _compute_held_out(problem: NormalProblem, models: _Models) -> dict[str, float]:
     """Return the residual (ns) of held-out operations by model: the mean of the medians of all clocks."""
     blocks = np.unique(problem.block)
     if blocks.size < 2:
@@ -255,12 +257,7 @@ def _is_significant(problem: NormalProblem, solution: Solution) -> bool:
 
 
 def _describe(
-    problem: NormalProblem,
-    domains: IntArray,
-    since: int,
-    model: str,
-    models: dict[str, Solution],
-    held_out: dict[str, float],
+    problem: NormalProblem, domains: IntArray, since: int, model: str, models: _Models, held_out: dict[str, float]
 ) -> ClockFit:
     solution, estimate = models[model], models[OFFSET if model == UTC else model]
     drifting = solution.drifting

@@ -85,15 +85,12 @@ def find_tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str], 
     applications = _join_repeats(applications)
     warnings, claimed_ranks = _name_ranks(applications)
     applications.sort(key=lambda task: (task.rank is None, task.rank or 0, task.order))
-    return _make_names_unique(applications + _join_repeats(children)), warnings, claimed_ranks
-
-
-def _make_names_unique(tasks: list[Task]) -> list[Task]:
+    tasks = applications + _join_repeats(children)
     names = Counter(task.name for task in tasks)
     for task in tasks:
         if names[task.name] > 1 and task.process is not None:
             task.name += f" {task.process & PID_MASK}"
-    return tasks
+    return tasks, warnings, claimed_ranks
 
 
 def _join_repeats(tasks: list[Task]) -> list[Task]:
