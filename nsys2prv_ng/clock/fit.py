@@ -96,11 +96,8 @@ def fit_sets(matches: Matches, names: Sequence[str], *, always: bool) -> list[Cl
     """
     label = _find_components(matches, len(names))
     set_of_operation = np.where(matches.fits, label[matches.domain[matches.first[:-1]]], -1)
-    fitted = []
-    for number in np.unique(set_of_operation[set_of_operation >= 0]):
-        operations = _thin(matches, np.flatnonzero(set_of_operation == number))
-        fitted.append(_fit_set(matches, operations, names, always))
-    return fitted
+    sets = (np.flatnonzero(set_of_operation == number) for number in np.unique(set_of_operation[set_of_operation >= 0]))
+    return [_fit_set(matches, _thin(matches, operations), names, always) for operations in sets]
 
 
 def _find_components(matches: Matches, domains: int) -> IntArray:

@@ -100,9 +100,6 @@ def _find_innermost(
 
 # ---- lanes -----------------------------------------------------------------------------------------------------------
 
-_NO_END = np.iinfo(np.int64).min
-"""No interval ends there."""
-
 
 def assign_lanes(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
     """Return a lane (from 0) for each interval, so that intervals in one group and lane do not overlap.
@@ -140,7 +137,8 @@ def mark_crossing(group: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
     All other intervals nest. The first of equal intervals in the columns is the outer one.
     """
     crosses = np.zeros(group.size, np.bool_)
-    _nest(sort_nested(group, begin, end), group, begin, end.copy(), _NO_END, crosses, np.empty_like(end))
+    nowhere = np.iinfo(np.int64).min  # no interval ends there
+    _nest(sort_nested(group, begin, end), group, begin, end.copy(), nowhere, crosses, np.empty_like(end))
     return crosses
 
 

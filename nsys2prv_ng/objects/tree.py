@@ -81,7 +81,13 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str], *, fo
     rows_of_task = _collect_rows(reports, located)
     used = [task for task in [*tasks, *locator.node_tasks.values()] if task in rows_of_task]
     keys = [(task, row.key) for task in used for row in rows_of_task[task]]
-    _check_rows(len(keys), 0 if fold_threads else sum(len(threads) - 1 for threads in several.values()))
+    saved = 0 if fold_threads else sum(len(threads) - 1 for threads in several.values())
+    if len(keys) > MAX_ROWS and saved:
+        raise TranslationError(
+            f"the trace would have {len(keys):,} rows and Paraver takes {MAX_ROWS:,}; with idle threads folded it has"
+            f" {len(keys) - saved:,}: fold them, or select fewer ranks or sources",
+            see=("fold_threads", "ranks", "sources"),
+        )
     row_numbers = {task_and_key: number for number, task_and_key in enumerate(keys)}
     return ObjectTree(
         model=_make_model(used, rows_of_task, node_names, folded),
@@ -106,16 +112,6 @@ def _mark_idle(keys: Sequence[tuple[Task, RowKey]], idle: Mapping[Task, Collecti
         key.kind == RowKind.THREAD and (is_folded(key) or (task, key.order[1]) in idle_threads) for task, key in keys
     ]
     return np.array(is_idle, np.bool_)
-
-
-def _check_rows(rows: int, saved: int) -> None:
-    """Raise TranslationError for more rows than Paraver takes. `saved`: the number of rows that folding would save."""
-    if rows > MAX_ROWS and saved:
-        raise TranslationError(
-            f"the trace would have {rows:,} rows and Paraver takes {MAX_ROWS:,}; with idle threads folded it has"
-            f" {rows - saved:,}: fold them, or select fewer ranks or sources",
-            see=("fold_threads", "ranks", "sources"),
-        )
 
 
 def _number_folded(

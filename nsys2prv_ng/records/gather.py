@@ -89,20 +89,19 @@ class RunGroup(NamedTuple):
 
 def group_runs(runs: Sequence[PlacedRun]) -> list[RunGroup]:
     """Return runs in groups of at most _MOST_RUNS, in the same order."""
-    groups: list[list[PlacedRun]] = []
+    groups: list[RunGroup] = []
     for _, same in groupby(runs, lambda placed: (id(placed.resolved_by), placed.run.slot[:2])):
         alike = list(same)
-        groups += [alike[first : first + _MOST_RUNS] for first in range(0, len(alike), _MOST_RUNS)]
-    return [
-        RunGroup(
-            group[0].run.slot._replace(at=0),
-            *np.array([(r.slot.at, len(r), r.words, r.width, offset) for r, offset, _ in group], np.int64).T.copy(),
-            np.concatenate([placed.run.sampled for placed in group]),
-            np.cumsum([0, *(placed.run.sampled.size for placed in group)]),
-            group[0].resolved_by,
-        )
-        for group in groups
-    ]
+        groups += [_make_group(alike[first : first + _MOST_RUNS]) for first in range(0, len(alike), _MOST_RUNS)]
+    return groups
+
+
+def _make_group(group: Sequence[PlacedRun]) -> RunGroup:
+    numbers = [(run.slot.at, len(run), run.words, run.width, offset) for run, offset, _ in group]
+    at, records, words, width, offsets = np.array(numbers, np.int64).T.copy()
+    sampled = [placed.run.sampled for placed in group]
+    shelf, samples = group[0].run.slot._replace(at=0), np.cumsum([0, *map(len, sampled)])
+    return RunGroup(shelf, at, records, words, width, offsets, np.concatenate(sampled), samples, group[0].resolved_by)
 
 
 def gather_records(groups: Sequence[RunGroup], store: Store, rows: int, low: int, high: int) -> Records:

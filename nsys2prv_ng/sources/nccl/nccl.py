@@ -133,7 +133,8 @@ def collect_evidence(
         )
         tables.append(by_call)
         counted[at] = True
-    sizes = _find_call_sizes(kernel, table, only)
+    sizes, call_size = np.full(kernel.begin.size, parts.ANY_SIZE, np.int64), table.bytes[only.call]
+    sizes[only.kernel] = np.where(call_size == NULL, parts.ANY_SIZE, call_size)
     kinds = ("stream", ~in_graph & ~usable.any(), False), ("graph stream", in_graph, True)
     for name, chosen, are_in_graphs in kinds:
         at = _choose_by_sequence(kernel, sizes, chosen)
@@ -165,14 +166,6 @@ def _find_callers_ranks(table: CallTable) -> IntArray:
     rows = rows[~keys.mark_repeated(table.process[rows], table.communicator[rows])]
     known = keys.find_rows([table.process[rows], table.communicator[rows]], [table.process, table.communicator])
     return pick(table.rank[rows], known, NULL)
-
-
-def _find_call_sizes(kernel: NcclKernels, table: CallTable, pairs: CallPairs) -> IntArray:
-    """Return the bytes of the call of each kernel; ANY_SIZE if they are unknown."""
-    size = np.full(kernel.begin.size, parts.ANY_SIZE, np.int64)
-    call_size = table.bytes[pairs.call]
-    size[pairs.kernel] = np.where(call_size == NULL, parts.ANY_SIZE, call_size)
-    return size
 
 
 def _choose_by_sequence(kernel: NcclKernels, size: IntArray, chosen: BoolArray) -> IntArray:
