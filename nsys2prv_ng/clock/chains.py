@@ -101,7 +101,9 @@ def _average(links: Sequence[Link]) -> Link:
     weight = np.array([link.error for link in links]) ** -2.0
     weight /= weight.sum()
     averaged = ("offset", "drift", "error", "offset_error", "median", "percentile_95")
-    means = {name: float(weight @ np.array([getattr(link, name) for link in links])) for name in averaged}
+    means: dict[str, Any] = {
+        name: float(weight @ np.array([getattr(link, name) for link in links])) for name in averaged
+    }
     drift_error = np.array([link.drift_error for link in links])
     mean_error = float(np.nanmean(drift_error)) if np.isfinite(drift_error).any() else np.nan
     return replace(links[0], drift_error=mean_error, pairs=sum(link.pairs for link in links), **means)

@@ -72,9 +72,7 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str], *, fo
         tasks={(report, task.process): task for task in tasks for report in task.members if task.process is not None},
         gpu_owners=_find_gpu_owners(tasks),
         part_repeats=_number_repeated_parts(reports),
-        node_tasks={
-            node: Task(node, node_names[node], None, ()) for node in sorted({report.node for report in reports})
-        },
+        node_tasks={node: Task(node, node_names[node], None, ()) for node in sorted({r.node for r in reports})},
         folded=folded,
     )
     located = [[locator.locate(report, number) for number in range(len(report.places.all))] for report in reports]

@@ -31,8 +31,8 @@ load 2 MB around each page, at four places and in seven columns."""
 _TRUSTED = -1, -1
 """Stands for the numbers of places and of types if all ids are known to be below them."""
 
-_Runs = tuple[IntArray, IntArray, IntArray, IntArray, IntArray]
-"""First byte, records, words, width and offset of each run."""
+_Runs = tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]
+"""The columns of a RunGroup."""
 
 Maps = tuple[IntArray, IntArray, IntArray, IntArray]
 """Rows by place, and the maps of `Numbering`."""
@@ -116,9 +116,9 @@ def gather_records(groups: Sequence[RunGroup], store: Store, rows: int, low: int
         if group.at.min() < 0 or group.ends.max() > file.size:
             raise TranslationError(f"events of shelf {group.shelf.shelf} are missing; read its report again")
         found = np.empty((group.at.size, 4), np.int64)
-        runs = group.at, group.records, group.words, group.width, group.offset
+        runs = group[1:8]
         views = _view_as(np.int32, file), _view_as(np.int64, file)
-        _find(views, runs, (group.sampled, group.samples), low, high, found)
+        _find(views, runs, low, high, found)
         store.release(group.shelf, _TO_FIND * group.at.size)
         # The compiled loops trust these numbers, which come from the file.
         if (found[:, 2] < 0).any() or (found[:, 3] < found[:, 2]).any() or (found[:, 3] > group.words).any():
@@ -152,17 +152,9 @@ def _view_as(kind: type[np.generic], file: ByteArray) -> npt.NDArray[Any]:
 
 
 @compiled
-def _find(
-    file: tuple[ReadOnlyInts32, ReadOnlyInts],
-    runs: _Runs,
-    samples: tuple[IntArray, IntArray],
-    low: int,
-    high: int,
-    found: IntTable,
-) -> None:
+def _find(file: tuple[ReadOnlyInts32, ReadOnlyInts], runs: _Runs, low: int, high: int, found: IntTable) -> None:
     """Fill `found` (r x 4): first record, last record + 1, first word, last word + 1 of each run in a time window."""
-    at, records, words, width, offset = runs
-    sampled, limits = samples
+    at, records, words, width, offset, sampled, limits = runs
     bytes_4, bytes_8 = file
     for run in range(at.size):
         time = at[run] // 8
@@ -198,7 +190,7 @@ def _copy(
     `limits_of_ids`: numbers of places and of types, or _TRUSTED. Returns (-1, -1) if the records exceed them.
     """
     bytes_1, bytes_4, bytes_8 = file
-    at, records, words, widths, offsets = runs
+    at, records, words, widths, offsets, _, _ = runs
     to_time, to_tie, to_place, to_kind, to_first, to_handle, to_value = columns
     for run in range(at.size):
         low, high, low_word, high_word = found[run, 0], found[run, 1], found[run, 2], found[run, 3]

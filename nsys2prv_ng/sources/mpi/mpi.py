@@ -213,21 +213,19 @@ def make_message_pairs(labels: Labels, keys: Sequence[str], calls: MpiCalls) -> 
 
     The receiving half of a Sendrecv has separate event types.
     """
-    rows = calls.rows
-    both = SENDS | RECEIVES
-    is_sendrecv = rows.role[calls.first] & both == both
-    source, tag, received = (
-        np.where(is_sendrecv, column[calls.last], NULL) for column in (rows.partner, rows.tag, rows.bytes)
-    )
+    rows, first, last = calls
+    is_sendrecv = rows.role[first] & (SENDS | RECEIVES) == SENDS | RECEIVES
+    received_columns = rows.partner, rows.tag, rows.bytes
+    source, tag, received = (np.where(is_sendrecv, column[last], NULL) for column in received_columns)
     attributes = [
-        _make_rank_pair(labels, keys, types.MPI_PARTNER, rows.communicator[calls.first], rows.partner[calls.first]),
-        report_reader.make_number_pair(labels, types.MPI_TAG, rows.tag[calls.first]),
+        _make_rank_pair(labels, keys, types.MPI_PARTNER, rows.communicator[first], rows.partner[first]),
+        report_reader.make_number_pair(labels, types.MPI_TAG, rows.tag[first]),
         _make_communicator_pair(labels, keys, types.MPI_COMMUNICATOR, calls),
-        _make_rank_pair(labels, keys, types.MPI_SENDRECV_SOURCE, rows.communicator[calls.last], source),
+        _make_rank_pair(labels, keys, types.MPI_SENDRECV_SOURCE, rows.communicator[last], source),
         report_reader.make_number_pair(labels, types.MPI_SENDRECV_TAG, tag),
     ]
     amounts = [
-        report_reader.make_number_pair(labels, types.MPI_BYTES, rows.bytes[calls.first]),
+        report_reader.make_number_pair(labels, types.MPI_BYTES, rows.bytes[first]),
         report_reader.make_number_pair(labels, types.MPI_SENDRECV_BYTES, received),
     ]
     return attributes, amounts

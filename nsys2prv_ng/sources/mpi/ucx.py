@@ -64,9 +64,7 @@ def _add_calls(reader: ReportReader, result: Result) -> None:
     columns = reader.stack((CALLS.name, SUBMISSIONS.name), (*_COLUMNS, *_MESSAGE))
     result.read += columns["start"].size
     rows = select_sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
-    text, begin, end, thread, size, tag, peer = (
-        columns[name][rows] for name in ("textId", "start", "end", "globalTid", *_MESSAGE)
-    )
+    begin, end, thread, text, size, tag, peer = (columns[name][rows] for name in (*_COLUMNS, *_MESSAGE))
     labels = reader.labels
     opening = [
         report_reader.make_id_pair(reader, types.UCX_CALL, text),
@@ -83,9 +81,7 @@ def _add_transfers(reader: ReportReader, result: Result) -> None:
     columns = reader.columns(TRANSFERS.name)
     result.read += columns.rows
     rows = select_sound_intervals(result, columns["start"], columns["end"], columns["globalTid"])
-    text, begin, end, thread, size = (
-        columns[name][rows] for name in ("textId", "start", "end", "globalTid", "packedSize")
-    )
+    begin, end, thread, text, size = (columns[name][rows] for name in (*_COLUMNS, "packedSize"))
     lanes = assign_lanes(thread, begin, end)
     shown = result.drop_rows({NO_TRANSFER_LANE: lanes >= types.UCX_LANES})
     place = reader.places.threads(thread, application=True)

@@ -279,9 +279,8 @@ def _assign_ranks(names: Iterable[str], tree: ObjectTree, communicators: dict[st
         else:
             values[name] = Value(task + 1, tree.model.tasks[task].name)
     for value, (number, rank, name) in enumerate(sorted(without_task), len(tree.model.tasks) + 1):
-        values[name] = Value(
-            value, f"rank {rank} of {f'communicator {number}' if number else 'a communicator'}, task unknown"
-        )
+        named = f"communicator {number}" if number else "a communicator"
+        values[name] = Value(value, f"rank {rank} of {named}, task unknown")
     return values
 
 
@@ -315,10 +314,8 @@ def _match_messages(
     result.read = calls.order.size - matched.size
     result.drop(reasons.RANK_UNKNOWN, int(unknown.sum()))
     result.drop(reasons.PEER_UNKNOWN, int(no_route.sum()))
-    for alone, reason in (
-        (sends[match < 0], reasons.SEND_ALONE),
-        (np.setdiff1d(receives, matched), reasons.RECEIVE_ALONE),
-    ):
+    received_alone = np.setdiff1d(receives, matched)
+    for alone, reason in ((sends[match < 0], reasons.SEND_ALONE), (received_alone, reasons.RECEIVE_ALONE)):
         result.drop(reasons.PEER_UNKNOWN, int((~peer_known[alone]).sum()))
         result.drop(reason, int(peer_known[alone].sum()))
     size = np.where(sent.bytes == NULL, received.bytes, sent.bytes)
@@ -346,16 +343,8 @@ def _gather_messages(
         known.append(np.array([rank in used[c].member_of_rank for c, rank in peers], np.bool_)[peer])
         numbers = np.array([communicator.number for communicator in used], np.int64)
         order, begin, end = map(part.clock, (ends.order, ends.begin, ends.end))
-        placed.append(
-            ends._replace(
-                communicator=numbers[ends.communicator],
-                caller=rows,
-                order=order,
-                place=part.rows[ends.place],
-                begin=begin,
-                end=end,
-            )
-        )
+        ends = ends._replace(communicator=numbers[ends.communicator], caller=rows, place=part.rows[ends.place])
+        placed.append(ends._replace(order=order, begin=begin, end=end))
     calls = payload_events.MessageEnds._make(map(np.concatenate, zip(*placed, strict=True)))
     return calls, np.concatenate(ranks), np.concatenate(known)
 
