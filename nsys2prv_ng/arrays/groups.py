@@ -59,9 +59,8 @@ def group_rows(table: Table, *keys: str) -> list[Table]:
 
 def make_rows(table: Table) -> list[dict[str, Any]]:
     """Return each row of a table as a dict."""
-    return [
-        dict(zip(table, row, strict=True)) for row in zip(*(column.tolist() for column in table.values()), strict=True)
-    ]
+    columns = (column.tolist() for column in table.values())
+    return [dict(zip(table, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def make_objects(values: Iterable[object]) -> npt.NDArray[Any]:

@@ -18,10 +18,18 @@ from nsys2prv_ng.arrays.row_keys import take_groups
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock, read_table
 from nsys2prv_ng.clock.applying import ClockMap
-from nsys2prv_ng.clock.causality import Lines, Violations, find_violations, move_within_bounds
 from nsys2prv_ng.clock.chains import fit_clocks
 from nsys2prv_ng.clock.fit import UTC, ClockFit, fit_sets, make_lines
-from nsys2prv_ng.clock.matches import Matches, list_crossings, match_evidence, match_reports
+from nsys2prv_ng.clock.matches import (
+    Lines,
+    Matches,
+    Violations,
+    find_violations,
+    list_crossings,
+    match_evidence,
+    match_reports,
+    move_within_bounds,
+)
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.operations.matching import Operations
@@ -129,7 +137,12 @@ def fit_from_matches(
     """
     fits = fit_clocks(matches, names, always=way == COLLECTIVES)
     before = find_violations(matches, make_lines(len(names)))
-    lines = _move_to_causality(matches, fits, len(names))
+    limit, fixed = np.zeros(len(names)), np.ones(len(names), np.bool_)
+    corrected = [fit for fit in fits if fit.model != UTC]
+    for fit in corrected:
+        limit[fit.domains] = np.fmax(fit.bound, fit.scale)
+        fixed[fit.domains[1:]] = False
+    lines = move_within_bounds(matches, make_lines(len(names), corrected), limit, fixed)
     nodes = nodes or [NodeClock(name) for name in names]
     alignment = Alignment(way, base, nodes, before, find_violations(matches, lines))
     for fit in fits:
@@ -169,17 +182,6 @@ def _judge(alignment: Alignment, matches: Matches, names: Sequence[str]) -> None
         _note_evidence(alignment, fit, fit.bound + apart)
     alignment.before = find_violations(matches, make_lines(len(names)))
     alignment.after = find_violations(matches, given)
-
-
-def _move_to_causality(matches: Matches, fits: Sequence[ClockFit], domains: int) -> Lines:
-    """Return the lines of all sets, moved within their errors so that causality holds."""
-    limit = np.zeros(domains)
-    fixed = np.ones(domains, np.bool_)
-    corrected = [fit for fit in fits if fit.model != UTC]
-    for fit in corrected:
-        limit[fit.domains] = np.fmax(fit.bound, fit.scale)
-        fixed[fit.domains[1:]] = False
-    return move_within_bounds(matches, make_lines(domains, corrected), limit, fixed)
 
 
 def _describe(alignment: Alignment, fitted: ClockFit, lines: Lines) -> None:

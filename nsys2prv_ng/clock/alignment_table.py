@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nsys2prv_ng.clock.applying import LARGEST_DRIFT, ClockMap
-from nsys2prv_ng.clock.causality import Violations
+from nsys2prv_ng.clock.matches import Violations
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.export_settings import FARTHEST, SYSTEM

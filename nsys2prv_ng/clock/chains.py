@@ -16,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.clock.causality import find_violations
 from nsys2prv_ng.clock.fit import DRIFT, OFFSET, UTC, ClockFit, fit_sets, make_lines
 from nsys2prv_ng.clock.links import Link, fit_links
-from nsys2prv_ng.clock.matches import Delays, Matches
+from nsys2prv_ng.clock.matches import Delays, Matches, find_violations
 from nsys2prv_ng.light_dataclass import dataclass
 
 
@@ -101,23 +100,13 @@ def _average(links: Sequence[Link]) -> Link:
     """Return the mean of parallel links. Its error is not smaller than theirs: they may be asymmetric alike."""
     weight = np.array([link.error for link in links]) ** -2.0
     weight /= weight.sum()
-
-    def average(name: str) -> float:
-        return float(weight @ np.array([getattr(link, name) for link in links]))
-
+    averaged = ("offset", "drift", "error", "offset_error", "median", "percentile_95")
+    means: dict[str, Any] = {
+        name: float(weight @ np.array([getattr(link, name) for link in links])) for name in averaged
+    }
     drift_error = np.array([link.drift_error for link in links])
-    return Link(
-        one=links[0].one,
-        other=links[0].other,
-        offset=average("offset"),
-        drift=average("drift"),
-        error=average("error"),
-        offset_error=average("offset_error"),
-        drift_error=float(np.nanmean(drift_error)) if np.isfinite(drift_error).any() else np.nan,
-        pairs=sum(link.pairs for link in links),
-        median=average("median"),
-        percentile_95=average("percentile_95"),
-    )
+    mean_error = float(np.nanmean(drift_error)) if np.isfinite(drift_error).any() else np.nan
+    return replace(links[0], drift_error=mean_error, pairs=sum(link.pairs for link in links), **means)
 
 
 @dataclass(frozen=True)
@@ -179,6 +168,7 @@ def _find_middle(neighbours: dict[int, list[Link]], start: int, names: Sequence[
 # ---- corrections -----------------------------------------------------------------------------------------------------
 
 _ERRORS = ("offset_error", "drift_error", "bound", "correction_error")
+_SUMMED = ("bound", "correction_error", "suggested", "operations")
 _COLUMNS = ("offset", "drift", *_ERRORS, "suggested", "operations", "median", "percentile_95")
 
 
@@ -257,10 +247,7 @@ def _place(chain: ClockFit, i: int, members: ClockFit | int) -> ClockFit:
         drift=members.drift + shift["drift"] + members.drift * shift["drift"],
         offset_error=members.offset_error + np.nan_to_num(shift["offset_error"], nan=0.0 if i == 0 else np.nan),
         drift_error=members.drift_error + np.nan_to_num(shift["drift_error"]),
-        bound=members.bound + shift["bound"],
-        correction_error=members.correction_error + shift["correction_error"],
-        suggested=members.suggested + shift["suggested"],
-        operations=members.operations + shift["operations"],
+        **{name: getattr(members, name) + shift[name] for name in _SUMMED},
         median=np.maximum(members.median, shift["median"]),
         percentile_95=np.maximum(members.percentile_95, shift["percentile_95"]),
         scale=max(members.scale, chain.scale),

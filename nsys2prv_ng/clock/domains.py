@@ -41,9 +41,7 @@ def _are_on_one_machine(a: Metadata, b: Metadata) -> bool:
     return a.boot_utc is None or b.boot_utc is None or abs(a.boot_utc - b.boot_utc) < SAME_BOOT_NS
 
 
-_GENERIC = re.compile(
-    r"localhost(\..*)?|(.*[-_.])?vm([-_.]?\d+)?|modal|unknown host|\(none\)|debian|ubuntu", re.IGNORECASE
-)
+_GENERIC = re.compile(r"(?i)localhost(\..*)?|(.*[-_.])?vm([-_.]?\d+)?|modal|unknown host|\(none\)|debian|ubuntu")
 
 
 def find_mixed_hosts(reports: Sequence[Metadata]) -> list[str]:

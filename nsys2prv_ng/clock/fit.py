@@ -16,8 +16,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import count_earlier, encode_rows, take_groups
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
-from nsys2prv_ng.clock.causality import Lines, find_violations
-from nsys2prv_ng.clock.matches import Matches
+from nsys2prv_ng.clock.matches import Lines, Matches, find_violations
 from nsys2prv_ng.clock.normal import BLOCKS, NormalProblem, Solution, compute_residuals, drop_blocks, solve
 from nsys2prv_ng.light_dataclass import dataclass
 
@@ -40,6 +39,8 @@ _STUDENT = (np.inf, 12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36)
 """97.5 % quantiles of Student's distribution by degrees of freedom."""
 
 UTC, OFFSET, DRIFT = "utc", "offset", "offset and drift"
+_Models = dict[str, Solution]
+"""Solutions by model."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,8 @@ def fit_sets(matches: Matches, names: Sequence[str], *, always: bool) -> list[Cl
     """
     label = _find_components(matches, len(names))
     set_of_operation = np.where(matches.fits, label[matches.domain[matches.first[:-1]]], -1)
-    fitted = []
-    for number in np.unique(set_of_operation[set_of_operation >= 0]):
-        operations = _thin(matches, np.flatnonzero(set_of_operation == number))
-        fitted.append(_fit_set(matches, operations, names, always))
-    return fitted
+    sets = (np.flatnonzero(set_of_operation == number) for number in np.unique(set_of_operation[set_of_operation >= 0]))
+    return [_fit_set(matches, _thin(matches, operations), names, always) for operations in sets]
 
 
 def _find_components(matches: Matches, domains: int) -> IntArray:
@@ -152,7 +150,7 @@ def _is_within_error(matches: Matches, fit: ClockFit, domains: int) -> bool:
     return find_violations(matches, plain).broken <= find_violations(matches, corrected).broken
 
 
-def _choose_model(held_out: dict[str, float], models: dict[str, Solution], always: bool) -> str:
+def _choose_model(held_out: dict[str, float], models: _Models, always: bool) -> str:
     if not held_out:
         return OFFSET if always else UTC
     best = OFFSET
@@ -207,7 +205,7 @@ def _count_operations(problem: NormalProblem) -> IntArray:
 # ---- held-out residuals ----------------------------------------------------------------------------------------------
 
 
-def _compute_held_out(problem: NormalProblem, models: dict[str, Solution]) -> dict[str, float]:
+def _compute_held_out(problem: NormalProblem, models: _Models) -> dict[str, float]:
     """Return the residual (ns) of held-out operations by model: the mean of the medians of all clocks."""
     blocks = np.unique(problem.block)
     if blocks.size < 2:
@@ -256,12 +254,7 @@ def _is_significant(problem: NormalProblem, solution: Solution) -> bool:
 
 
 def _describe(
-    problem: NormalProblem,
-    domains: IntArray,
-    since: int,
-    model: str,
-    models: dict[str, Solution],
-    held_out: dict[str, float],
+    problem: NormalProblem, domains: IntArray, since: int, model: str, models: _Models, held_out: dict[str, float]
 ) -> ClockFit:
     solution, estimate = models[model], models[OFFSET if model == UTC else model]
     drifting = solution.drifting

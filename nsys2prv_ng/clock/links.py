@@ -133,12 +133,8 @@ def _fit_link(delays: Delays, forward: IntArray, back: IntArray, since: int, hal
     certain = max(one.shortest - middle, middle + other.shortest)  # no message arrives before it was sent
     late = abs(longer[0] - longer[1]) / 2 + max(one.late, other.late) / 2
     asymmetry = max(_ASYMMETRY * delay, _LEAST_ASYMMETRY_NS)
-    distance = np.concatenate(
-        [
-            np.abs(x[side.usual] - side.center)
-            for x, side in ((there - drift * time[0], one), (again + drift * time[1], other))
-        ]
-    )
+    sides = (there - drift * time[0], one), (again + drift * time[1], other)
+    distance = np.concatenate([np.abs(delays_of[side.usual] - side.center) for delays_of, side in sides])
     return Link(
         one=int(delays.sender[forward[0]]),
         other=int(delays.receiver[forward[0]]),

@@ -107,7 +107,7 @@ def _coarsen(flat: FlatStates, origin: int, last: int, length: int, sums: IntArr
         if current >= 0 and (ends or first != current):
             low, high = origin + current * length, min(origin + (current + 1) * length, last)
             count = _show(out, count, row[i - 1], low, high, _choose(sums, high - low))
-            _clear(sums)
+            sums[:] = 0
         if i == row.size:
             break
         current = (end[i] - 1 - origin) // length
@@ -117,18 +117,12 @@ def _coarsen(flat: FlatStates, origin: int, last: int, length: int, sums: IntArr
         low, high = origin + first * length, origin + (first + 1) * length
         sums[state[i]] += high - begin[i]
         count = _show(out, count, row[i], low, high, _choose(sums, high - low))
-        _clear(sums)
+        sums[:] = 0
         whole = origin + current * length  # all bins from `high` to here have only this state
         if whole > high:
             count = _show(out, count, row[i], high, whole, state[i])
         sums[state[i]] += end[i] - whole
     return count
-
-
-@compiled
-def _clear(sums: IntArray) -> None:
-    for state in range(sums.size):
-        sums[state] = 0
 
 
 @compiled

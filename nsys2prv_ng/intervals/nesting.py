@@ -67,21 +67,15 @@ def find_innermost(
     The intervals of a group nest. They are ordered by group, start and falling end; points by group and time.
     """
     nesting = Nesting(np.full(point_time.size, -1), np.full(begin.size, -1), np.zeros(begin.size, np.int64))
-    _find_innermost(group, begin, end, point_group, point_time, *nesting)
+    _find_innermost(group, begin, end, point_group, point_time, nesting)
     return nesting
 
 
 @compiled
 def _find_innermost(
-    group: IntArray,
-    begin: IntArray,
-    end: IntArray,
-    point_group: IntArray,
-    point_time: IntArray,
-    innermost: IntArray,
-    parent: IntArray,
-    depth: IntArray,
+    group: IntArray, begin: IntArray, end: IntArray, point_group: IntArray, point_time: IntArray, nesting: Nesting
 ) -> None:
+    innermost, parent, depth = nesting
     current = np.int64(-1)
     r = np.int64(0)
     for i in range(point_time.size + 1):
@@ -105,9 +99,6 @@ def _find_innermost(
 
 
 # ---- lanes -----------------------------------------------------------------------------------------------------------
-
-_NO_END = np.iinfo(np.int64).min
-"""No interval ends there."""
 
 
 def assign_lanes(group: IntArray, begin: IntArray, end: IntArray) -> IntArray:
@@ -146,7 +137,8 @@ def mark_crossing(group: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
     All other intervals nest. The first of equal intervals in the columns is the outer one.
     """
     crosses = np.zeros(group.size, np.bool_)
-    _nest(sort_nested(group, begin, end), group, begin, end.copy(), _NO_END, crosses, np.empty_like(end))
+    nowhere = np.iinfo(np.int64).min  # no interval ends there
+    _nest(sort_nested(group, begin, end), group, begin, end.copy(), nowhere, crosses, np.empty_like(end))
     return crosses
 
 

@@ -10,9 +10,21 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.objects.labels import FOLDED, LabelledTask, Row, RowKey, RowKind, is_folded, label_rows, name_threads
 from nsys2prv_ng.objects.places import Device, NodePart, Places, Stream, Thread
-from nsys2prv_ng.objects.tasks import ReportPlaces, Task, find_idle_threads, find_tasks
+from nsys2prv_ng.objects.tasks import (
+    FOLDED,
+    LabelledTask,
+    ReportPlaces,
+    Row,
+    RowKey,
+    RowKind,
+    Task,
+    find_idle_threads,
+    find_tasks,
+    is_folded,
+    label_rows,
+    name_threads,
+)
 from nsys2prv_ng.paraver.model import MAX_ROWS, TaskRows, TraceModel
 from nsys2prv_ng.report.metadata import PID_MASK, Gpu
 
@@ -60,16 +72,20 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str], *, fo
         tasks={(report, task.process): task for task in tasks for report in task.members if task.process is not None},
         gpu_owners=_find_gpu_owners(tasks),
         part_repeats=_number_repeated_parts(reports),
-        node_tasks={
-            node: Task(node, node_names[node], None, ()) for node in sorted({report.node for report in reports})
-        },
+        node_tasks={node: Task(node, node_names[node], None, ()) for node in sorted({r.node for r in reports})},
         folded=folded,
     )
     located = [[locator.locate(report, number) for number in range(len(report.places.all))] for report in reports]
     rows_of_task = _collect_rows(reports, located)
     used = [task for task in [*tasks, *locator.node_tasks.values()] if task in rows_of_task]
     keys = [(task, row.key) for task in used for row in rows_of_task[task]]
-    _check_rows(len(keys), 0 if fold_threads else sum(len(threads) - 1 for threads in several.values()))
+    saved = 0 if fold_threads else sum(len(threads) - 1 for threads in several.values())
+    if len(keys) > MAX_ROWS and saved:
+        raise TranslationError(
+            f"the trace would have {len(keys):,} rows and Paraver takes {MAX_ROWS:,}; with idle threads folded it has"
+            f" {len(keys) - saved:,}: fold them, or select fewer ranks or sources",
+            see=("fold_threads", "ranks", "sources"),
+        )
     row_numbers = {task_and_key: number for number, task_and_key in enumerate(keys)}
     return ObjectTree(
         model=_make_model(used, rows_of_task, node_names, folded),
@@ -94,16 +110,6 @@ def _mark_idle(keys: Sequence[tuple[Task, RowKey]], idle: Mapping[Task, Collecti
         key.kind == RowKind.THREAD and (is_folded(key) or (task, key.order[1]) in idle_threads) for task, key in keys
     ]
     return np.array(is_idle, np.bool_)
-
-
-def _check_rows(rows: int, saved: int) -> None:
-    """Raise TranslationError for more rows than Paraver takes. `saved`: the number of rows that folding would save."""
-    if rows > MAX_ROWS and saved:
-        raise TranslationError(
-            f"the trace would have {rows:,} rows and Paraver takes {MAX_ROWS:,}; with idle threads folded it has"
-            f" {rows - saved:,}: fold them, or select fewer ranks or sources",
-            see=("fold_threads", "ranks", "sources"),
-        )
 
 
 def _number_folded(

@@ -76,12 +76,10 @@ def find_lag(one: Sequence, other: Sequence) -> Lag | None:
     least = max(min(_FEW, n, m), int(LEAST_OVERLAP * min(n, m)))
     nearest = n // 2 - int(np.searchsorted(other.end, one.end[n // 2])) if n and m else least - m
     found = Lags(np.empty(n + m, np.int64), np.empty(n + m), np.empty(n + m))
-    count = _find_steady(
-        one, other, least, nearest, FURTHEST_UTC_NS, found, np.empty((2, _SAMPLES)), np.empty(_SAMPLES)
-    )
+    count = _find_steady(one, other, least, nearest, found, np.empty((2, _SAMPLES)), np.empty(_SAMPLES))
     if not count:
         centre = min(n - 1, int(np.searchsorted(one.end, other.end[m // 2]))) - m // 2 if n and m else 0
-        lag, first, last = _find_longest_run(one, other, centre, FURTHEST_UTC_NS)
+        lag, first, last = _find_longest_run(one, other, centre)
         return Lag(int(lag), int(first), int(last)) if last - first >= max(least, 2) else None
     lags, spreads = found.lag[:count], found.spread[:count]
     by_distance = np.lexsort((lags, np.abs(found.middle[:count])))
@@ -95,12 +93,12 @@ def _are_equal(op_a: int, size_a: int, op_b: int, size_b: int) -> bool:
 
 
 @compiled
-def _are_near(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int, furthest: int) -> bool:
+def _are_near(end_a: IntArray, end_b: IntArray, lag: int, low: int, high: int) -> bool:
     """Return whether the ends of an overlap are within reach, by the median of three."""
     x = end_a[low] - end_b[low - lag]
     y = end_a[(low + high - 1) // 2] - end_b[(low + high - 1) // 2 - lag]
     z = end_a[high - 1] - end_b[high - 1 - lag]
-    return abs(max(min(x, y), min(max(x, y), z))) <= furthest
+    return abs(max(min(x, y), min(max(x, y), z))) <= FURTHEST_UTC_NS
 
 
 @compiled
@@ -171,14 +169,7 @@ def _agree(one: Sequence, other: Sequence, lag: int, low: int, high: int, stride
 
 @compiled
 def _find_steady(
-    one: Sequence,
-    other: Sequence,
-    least: int,
-    nearest: int,
-    furthest: int,
-    found: Lags,
-    samples: FloatTable,
-    room: FloatArray,
+    one: Sequence, other: Sequence, least: int, nearest: int, found: Lags, samples: FloatTable, room: FloatArray
 ) -> int:
     """Find all steady lags that agree, and some others, and return how many there are.
 
@@ -194,7 +185,7 @@ def _find_steady(
     for step in range(2 * max(highest - nearest, nearest - lowest) + 1):
         lag = nearest + (step + 1) // 2 if step % 2 else nearest - step // 2
         low, high = max(0, lag), min(n, m + lag)
-        if lag < lowest or lag > highest or not _are_near(one.end, other.end, lag, low, high, furthest):
+        if lag < lowest or lag > highest or not _are_near(one.end, other.end, lag, low, high):
             continue
         if not _agree(one, other, lag, low, high, max(1, (high - low) // _SAMPLES)):
             continue
@@ -256,14 +247,14 @@ def overlap_in_time(one: Sequence, other: Sequence) -> bool:
 
 
 @compiled
-def _find_longest_run(one: Sequence, other: Sequence, centre: int, furthest: int) -> tuple[int, int, int]:
+def _find_longest_run(one: Sequence, other: Sequence, centre: int) -> tuple[int, int, int]:
     """Return (lag, first, last) of the longest run that agrees, with ends within reach; on a tie, the nearest.
 
     The search starts at the lag `centre` and goes outwards, so that the limit on the work costs the unlikely lags.
     """
     end_a, end_b = one.end, other.end
     n, m = end_a.size, end_b.size
-    best_lag, best_first, best_last, best_distance = 0, 0, 0, furthest
+    best_lag, best_first, best_last, best_distance = 0, 0, 0, FURTHEST_UTC_NS
     centre = min(max(centre, 1 - m), n - 1)
     work = 0
     for i in range(2 * (n + m)):
@@ -283,7 +274,7 @@ def _find_longest_run(one: Sequence, other: Sequence, centre: int, furthest: int
             if k > start and k - start >= best_last - best_first:
                 middle = (start + k - 1) // 2
                 distance = abs(end_a[middle] - end_b[middle - lag])
-                if distance <= furthest and (k - start > best_last - best_first or distance < best_distance):
+                if distance <= FURTHEST_UTC_NS and (k - start > best_last - best_first or distance < best_distance):
                     best_lag, best_first, best_last, best_distance = lag, start, k, distance
             start = k + 1
     return best_lag, best_first, best_last

@@ -271,8 +271,7 @@ def refuse_damaged(records: Records, places: int, shelf: object) -> None:
 
     `places`: more than the places of all records; receivers may have places beyond.
     """
-    limits = MOST_TYPES, MOST_TYPES
-    is_sound = are_sound(records.kind, records.place, records.first, records.handle, 0, len(records), *limits)
+    is_sound = are_sound(records.columns, 0, len(records), MOST_TYPES, MOST_TYPES)
     if not is_sound or records.place.max(initial=-1) >= places:
         raise make_damage_error(shelf)
 
@@ -283,17 +282,9 @@ def make_damage_error(shelf: object) -> TranslationError:
 
 
 @compiled
-def are_sound(
-    kind: Int8Array,
-    place: Int32Array,
-    first: IntArray,
-    handle: Int32Array,
-    low: int,
-    high: int,
-    places: int,
-    types: int,
-) -> bool:
+def are_sound(columns: ColumnTuple, low: int, high: int, places: int, types: int) -> bool:
     """Return whether the records low .. high - 1 have words, places below `places` and handles below `types`."""
+    _, _, place, kind, first, handle, _ = columns
     for i in range(low, high):
         words = first[i + 1] - first[i]
         if first[i] < 0 or words < 0 or first[i + 1] > handle.size or not 0 <= place[i] < places:

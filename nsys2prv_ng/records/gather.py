@@ -12,18 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nsys2prv_ng.arrays.types import (
-    ByteArray,
-    Int8Array,
-    Int32Array,
-    IntArray,
-    IntTable,
-    ReadOnlyBytes,
-    ReadOnlyInts,
-    ReadOnlyInts32,
-)
+from nsys2prv_ng.arrays.types import ByteArray, IntArray, IntTable, ReadOnlyBytes, ReadOnlyInts, ReadOnlyInts32
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.records.columns import MOST_TYPES, Records, are_sound, make_damage_error, resolve_maps, shift_words
+from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records.columns import ColumnTuple, Records
 from nsys2prv_ng.records.runs import SAMPLED, Run, count_bytes, has_sound_layout
 from nsys2prv_ng.records.store import Slot, Store
 from nsys2prv_ng.runtime.jit import compiled
@@ -38,6 +30,9 @@ load 2 MB around each page, at four places and in seven columns."""
 
 _TRUSTED = -1, -1
 """Stands for the numbers of places and of types if all ids are known to be below them."""
+
+_Runs = tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]
+"""The columns of a RunGroup."""
 
 Maps = tuple[IntArray, IntArray, IntArray, IntArray]
 """Rows by place, and the maps of `Numbering`."""
@@ -94,24 +89,19 @@ class RunGroup(NamedTuple):
 
 def group_runs(runs: Sequence[PlacedRun]) -> list[RunGroup]:
     """Return runs in groups of at most _MOST_RUNS, in the same order."""
-    groups: list[list[PlacedRun]] = []
+    groups: list[RunGroup] = []
     for _, same in groupby(runs, lambda placed: (id(placed.resolved_by), placed.run.slot[:2])):
         alike = list(same)
-        groups += [alike[first : first + _MOST_RUNS] for first in range(0, len(alike), _MOST_RUNS)]
-    return [
-        RunGroup(
-            group[0].run.slot._replace(at=0),
-            np.array([placed.run.slot.at for placed in group], np.int64),
-            np.array([len(placed.run) for placed in group], np.int64),
-            np.array([placed.run.words for placed in group], np.int64),
-            np.array([placed.run.width for placed in group], np.int64),
-            np.array([placed.offset for placed in group], np.int64),
-            np.concatenate([placed.run.sampled for placed in group]),
-            np.cumsum([0, *(placed.run.sampled.size for placed in group)]),
-            group[0].resolved_by,
-        )
-        for group in groups
-    ]
+        groups += [_make_group(alike[first : first + _MOST_RUNS]) for first in range(0, len(alike), _MOST_RUNS)]
+    return groups
+
+
+def _make_group(group: Sequence[PlacedRun]) -> RunGroup:
+    numbers = [(run.slot.at, len(run), run.words, run.width, offset) for run, offset, _ in group]
+    at, records, words, width, offsets = np.array(numbers, np.int64).T.copy()
+    sampled = [placed.run.sampled for placed in group]
+    shelf, samples = group[0].run.slot._replace(at=0), np.cumsum([0, *map(len, sampled)])
+    return RunGroup(shelf, at, records, words, width, offsets, np.concatenate(sampled), samples, group[0].resolved_by)
 
 
 def gather_records(groups: Sequence[RunGroup], store: Store, rows: int, low: int, high: int) -> Records:
@@ -119,50 +109,38 @@ def gather_records(groups: Sequence[RunGroup], store: Store, rows: int, low: int
 
     They have the rows (`rows` in all) and the numbers of the trace. One run comes after the other.
     """
-    files, limits = [], []
+    located = []
     records = words = 0
     for group in groups:
         file = store.map(group.shelf, int(group.ends.max()))
         if group.at.min() < 0 or group.ends.max() > file.size:
             raise TranslationError(f"events of shelf {group.shelf.shelf} are missing; read its report again")
         found = np.empty((group.at.size, 4), np.int64)
-        runs = group.at, group.records, group.words, group.width, group.offset
-        _find(
-            (_view_as(np.int32, file), _view_as(np.int64, file)), runs, (group.sampled, group.samples), low, high, found
-        )
+        runs = group[1:8]
+        views = _view_as(np.int32, file), _view_as(np.int64, file)
+        _find(views, runs, low, high, found)
         store.release(group.shelf, _TO_FIND * group.at.size)
         # The compiled loops trust these numbers, which come from the file.
         if (found[:, 2] < 0).any() or (found[:, 3] < found[:, 2]).any() or (found[:, 3] > group.words).any():
-            raise make_damage_error(group.shelf.shelf)
-        files.append(file)
-        limits.append(found)
+            raise rec.make_damage_error(group.shelf.shelf)
+        located.append(((file, *views), runs, found))
         records += int((found[:, 1] - found[:, 0]).sum())
         words += int((found[:, 3] - found[:, 2]).sum())
     gathered = Records.make_empty(records, words)
-    fixed = gathered.time, gathered.tie, gathered.place, gathered.kind, gathered.first
     record = word = 0
-    for group, file, found in zip(groups, files, limits, strict=True):
+    for group, (views_of_all, runs, found) in zip(groups, located, strict=True):
         begin, begin_word = record, word
         limits_of_ids = _TRUSTED
         if group.shelf.is_named:
             maps = group.resolved_by
-            limits_of_ids = (rows, MOST_TYPES) if maps is None else (maps[0].size, maps[1].size)
-        record, word = _copy(
-            (file, _view_as(np.int32, file), _view_as(np.int64, file)),
-            (group.at, group.records, group.words, group.width, group.offset),
-            found,
-            fixed,
-            (gathered.handle, gathered.value),
-            record,
-            word,
-            limits_of_ids,
-        )
+            limits_of_ids = (rows, rec.MOST_TYPES) if maps is None else (maps[0].size, maps[1].size)
+        record, word = _copy(views_of_all, runs, found, gathered.columns, record, word, limits_of_ids)
         if record < 0:
-            raise make_damage_error(group.shelf.shelf)
+            raise rec.make_damage_error(group.shelf.shelf)
         store.release(group.shelf, _TO_COPY * group.at.size + count_bytes(record - begin, word - begin_word, 8))
         if group.resolved_by is not None and record > begin:
             gathered.first[record] = word
-            resolve_maps(gathered.columns, begin, record, *group.resolved_by)
+            rec.resolve_maps(gathered.columns, begin, record, *group.resolved_by)
     gathered.first[records] = words
     return gathered
 
@@ -174,17 +152,9 @@ def _view_as(kind: type[np.generic], file: ByteArray) -> npt.NDArray[Any]:
 
 
 @compiled
-def _find(
-    file: tuple[ReadOnlyInts32, ReadOnlyInts],
-    runs: tuple[IntArray, IntArray, IntArray, IntArray, IntArray],
-    samples: tuple[IntArray, IntArray],
-    low: int,
-    high: int,
-    found: IntTable,
-) -> None:
+def _find(file: tuple[ReadOnlyInts32, ReadOnlyInts], runs: _Runs, low: int, high: int, found: IntTable) -> None:
     """Fill `found` (r x 4): first record, last record + 1, first word, last word + 1 of each run in a time window."""
-    at, records, words, width, offset = runs
-    sampled, limits = samples
+    at, records, words, width, offset, sampled, limits = runs
     bytes_4, bytes_8 = file
     for run in range(at.size):
         time = at[run] // 8
@@ -208,10 +178,9 @@ def _find(
 @compiled
 def _copy(
     file: tuple[ReadOnlyBytes, ReadOnlyInts32, ReadOnlyInts],
-    runs: tuple[IntArray, IntArray, IntArray, IntArray, IntArray],
+    runs: _Runs,
     found: IntTable,
-    fixed: tuple[IntArray, IntArray, Int32Array, Int8Array, IntArray],
-    pairs: tuple[Int32Array, IntArray],
+    columns: ColumnTuple,
     record: int,
     word: int,
     limits_of_ids: tuple[int, int],
@@ -221,9 +190,8 @@ def _copy(
     `limits_of_ids`: numbers of places and of types, or _TRUSTED. Returns (-1, -1) if the records exceed them.
     """
     bytes_1, bytes_4, bytes_8 = file
-    at, records, words, widths, offsets = runs
-    to_time, to_tie, to_place, to_kind, to_first = fixed
-    to_handle, to_value = pairs
+    at, records, words, widths, offsets, _, _ = runs
+    to_time, to_tie, to_place, to_kind, to_first, to_handle, to_value = columns
     for run in range(at.size):
         low, high, low_word, high_word = found[run, 0], found[run, 1], found[run, 2], found[run, 3]
         n, m, offset = records[run], words[run], offsets[run]
@@ -256,10 +224,10 @@ def _copy(
                 to_handle[shift + j] = bytes_4[handle + j]
         if limits_of_ids[0] >= 0:
             to_first[record + high - low] = word + high_word - low_word
-            if not are_sound(to_kind, to_place, to_first, to_handle, record, record + high - low, *limits_of_ids):
+            if not rec.are_sound(columns, record, record + high - low, *limits_of_ids):
                 return -1, -1
         if offset != 0:
-            shift_words(to_kind, to_first, to_value, record, record + high - low, offset)
+            rec.shift_words(to_kind, to_first, to_value, record, record + high - low, offset)
         record += high - low
         word += high_word - low_word
     return record, word

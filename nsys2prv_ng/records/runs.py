@@ -189,14 +189,11 @@ def _collect_facts(records: Records) -> RunFacts:
     time.flags.writeable = False  # times of points may be those of a file, and numba compiles for either kind
     events, pairs, beyond, first, last = _gather_facts(time, records.columns[1:], place_first, place_last, used, kinds)
     by_kind = {kind: int(kinds[kind]) for kind in rec.KINDS}
-    handles = np.flatnonzero(used) if not beyond else _find_handles(records)
+    handles = np.flatnonzero(used)
+    if beyond:  # handles are type numbers, for which a table by handle would be too long
+        is_event_word = np.repeat(records.kind == rec.EVENT, np.diff(records.first))
+        handles = find_distinct(records.handle[is_event_word].astype(np.int64))[1]
     return RunFacts(first, last, place_first, place_last, handles, by_kind, events, pairs)
-
-
-def _find_handles(records: Records) -> IntArray:
-    """Return the handles of events if they are type numbers, for which a table by handle would be too long."""
-    is_event_word = np.repeat(records.kind == rec.EVENT, np.diff(records.first))
-    return find_distinct(records.handle[is_event_word].astype(np.int64))[1]
 
 
 @compiled

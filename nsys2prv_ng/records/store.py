@@ -156,9 +156,7 @@ class LocalStore(Store):
         Columns stay that a process that has ended put on the shelf.
         """
         self.shelf, self._owner = shelf, os.getpid()
-        self._ends = {
-            on_disk: os.fstat(self._get_descriptor(Slot(shelf, on_disk, 0))).st_size for on_disk in self._ends
-        }
+        self._ends = {disk: os.fstat(self._get_descriptor(Slot(shelf, disk, 0))).st_size for disk in self._ends}
 
     def put_pieces(self, pieces: Iterable[Array], size: int) -> Slot:
         assert os.getpid() == self._owner, "a forked process has no shelf of its own"
@@ -188,13 +186,11 @@ class LocalStore(Store):
         limits = np.cumsum([before, *sizes]).tolist()
         try:
             # Memory is mapped, not copied. What the caller changes, the kernel copies.
-            content = mmap.mmap(
-                self._get_descriptor(slot), limits[-1], access=mmap.ACCESS_COPY, offset=slot.at - before
-            )
+            mapped = mmap.mmap(self._get_descriptor(slot), limits[-1], access=mmap.ACCESS_COPY, offset=slot.at - before)
         except OSError:  # the address space or the number of descriptors is limited
             return super().load(slot, lengths, types)
         columns = zip(types, lengths, limits[:-1], strict=True)
-        return [np.frombuffer(content, dtype, length, at) for dtype, length, at in columns]
+        return [np.frombuffer(mapped, dtype, length, at) for dtype, length, at in columns]
 
     def map(self, slot: Slot, end: int = 0) -> ByteArray:
         if self.read_from is not None and slot.is_named:

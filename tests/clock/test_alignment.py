@@ -11,8 +11,16 @@ import pytest
 from nsys2prv_ng.clock.alignment import ReportClock, align_clocks, fit_from_matches, parse_alignment
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock, read_table
 from nsys2prv_ng.clock.applying import ClockMap
-from nsys2prv_ng.clock.causality import Lines, Violations, find_violations, move_within_bounds
-from nsys2prv_ng.clock.matches import NEVER_ENTERS, NEVER_LEAVES, Matches, match_reports
+from nsys2prv_ng.clock.matches import (
+    NEVER_ENTERS,
+    NEVER_LEAVES,
+    Lines,
+    Matches,
+    Violations,
+    find_violations,
+    match_reports,
+    move_within_bounds,
+)
 from nsys2prv_ng.errors import TranslationError, UsageError
 from tests.clock.simulated import Program, run
 

@@ -3,8 +3,8 @@
 - `mpi`: the source of MPI calls with their parameters, which reads one report with the help of the others
 - `nvtx_ranges`: calls of reports before nsys 2023.4, which are ranges of the NVTX domain MPI
 - `communicators`: the meaning of handles in one report, and the communicators of all reports
-- `messages`: the role of a call by its name, and the sends and receives of one report
+- `messages`: the role of a call by its name, the sends and receives of one report, and the evidence of these and of
+collectives for the alignment of clocks
 - `matching`: the sends and receives of all reports that meet
-- `collectives`: collectives and messages as evidence for the alignment of clocks
 - `ucx`: the source of UCX calls and transfers
 """

@@ -142,7 +142,7 @@ class AllCommunicators:
                 known = self.groups.setdefault(key, Group(original=group.original))
                 known.size = max(known.size, group.size)
                 known.members.update(group.members)
-        self.keys = sorted(self.groups, key=lambda key: (key != WORLD, _parse_numbers(key), key))
+        self.keys = sorted(self.groups, key=lambda key: (key != WORLD, [*map(int, re.findall(r"\d+", key))], key))
         self.number = {key: number for number, key in enumerate(self.keys, 1)}
         for key in self.keys:
             group = self.groups[key]
@@ -182,15 +182,6 @@ class AllCommunicators:
 
     def make_header(self, task_of_rank: Mapping[int, int]) -> list[Communicator]:
         """Return lines of the header: the tasks of the trace (from 1) in the order of the communicator's ranks."""
-        lines = []
-        for key in self.keys:
-            members = self.groups[key].members
-            tasks = [task_of_rank[rank] + 1 for _, rank in sorted(members.items()) if rank in task_of_rank]
-            if tasks:
-                lines.append(Communicator(self.number[key], tuple(tasks)))
-        return lines
-
-
-def _parse_numbers(key: str) -> list[int]:
-    """Return the numbers in a key, by which keys sort."""
-    return [int(number) for number in re.findall(r"\d+", key)]
+        members = {key: sorted(self.groups[key].members.items()) for key in self.keys}
+        tasks = {key: [task_of_rank[rank] + 1 for _, rank in of if rank in task_of_rank] for key, of in members.items()}
+        return [Communicator(self.number[key], tuple(known)) for key, known in tasks.items() if known]

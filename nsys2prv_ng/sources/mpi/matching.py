@@ -272,9 +272,9 @@ def _match_in_order(sends: pd.DataFrame, receives: pd.DataFrame, barriers: pd.Da
     head = np.searchsorted(s_channel[by_channel], np.arange(channel_state.size + 1)).astype(np.int64)
     taken, used = np.full(r_stream.size, -1), np.zeros(s_stream.size, np.bool_)
     r_state, s_state = np.zeros(r_stream.size, np.int64), np.zeros(s_stream.size, np.int64)
-    posted, queues = _Ends(r_stream, r_channel, r_state), _Queues(by_channel, head, head[:-1].copy())
-    sent, states = _Ends(s_stream, s_channel, s_state), _States(stream_state, channel_state)
-    _match_streams(sent, posted, is_receive, queues, states, used, taken)
+    sent, posted = _Ends(s_stream, s_channel, s_state), _Ends(r_stream, r_channel, r_state)
+    streams = _Streams(stream_state, channel_state, by_channel, head, head[:-1].copy())
+    _match_streams(sent, posted, is_receive, streams, used, taken)
     at = r.index.get_level_values(1)[is_receive]
     send_of_receive = np.full(len(receives), -1, np.int64)
     send_of_receive[at] = pick(s.index.to_numpy(), taken[is_receive], -1)
@@ -317,30 +317,22 @@ class _Ends(NamedTuple):
     state: IntArray
 
 
-class _Queues(NamedTuple):
-    """The sends of each channel: channel c has `by_channel[head[c]:head[c + 1]]`, and `next` (head[:-1] at first)."""
+class _Streams(NamedTuple):
+    """States of streams and channels, 0 as long as all messages of one are known, and the sends of each channel.
 
+    Channel c has `by_channel[head[c]:head[c + 1]]`; its next send is at `next_send` (head[:-1] at first).
+    """
+
+    stream_state: IntArray
+    channel_state: IntArray
     by_channel: IntArray
     head: IntArray
-    next: IntArray
-
-
-class _States(NamedTuple):
-    """States of streams and channels: 0 as long as all messages of one are known."""
-
-    stream: IntArray
-    channel: IntArray
+    next_send: IntArray
 
 
 @compiled
 def _match_streams(
-    sends: _Ends,
-    receives: _Ends,
-    is_receive: BoolArray,
-    queues: _Queues,
-    states: _States,
-    used: BoolArray,
-    taken: IntArray,
+    sends: _Ends, receives: _Ends, is_receive: BoolArray, streams: _Streams, used: BoolArray, taken: IntArray
 ) -> None:
     """Match the receives of each stream in the order of posting. A barrier among them takes unknown sends.
 
@@ -348,8 +340,7 @@ def _match_streams(
     """
     s_stream, s_channel, s_state = sends
     r_stream, r_channel, r_state = receives
-    by_channel, head, next_send = queues
-    stream_state, channel_state = states
+    stream_state, channel_state, by_channel, head, next_send = streams
     cursor = 0
     uncertain = 0  # the state of the stream's least certain channel
     for i in range(r_stream.size):

@@ -6,19 +6,23 @@ A send or receive is a blocking call, or a request from its posting to its wait.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.pick import pick
-from nsys2prv_ng.arrays.row_keys import encode_rows
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.operations.parts import ANY_SIZE, FROM_ROOT, SYNCHRONISING, TO_ROOT, Collectives, Messages, get_kinds
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.value_tables import COLLECTIVE, IO, OTHER, RMA, classify_call
+from nsys2prv_ng.paraver.value_tables import COLLECTIVE, IO, RMA, classify_call
 from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.report.metadata import PID_MASK
+from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, AllCommunicators, Communicators
 
 # ---- roles of calls, and states of their threads ---------------------------------------------------------------------
 
@@ -54,12 +58,7 @@ _STATES = (
     (types.IMMEDIATE_RECEIVE, re.compile(r"MPI_(Im?recv|P?recv_init)", re.IGNORECASE)),
     (types.SYNCHRONIZATION, re.compile(r"MPI_I?barrier(_init)?", re.IGNORECASE)),
 )
-_STATE_OF_CLASS = {
-    COLLECTIVE: types.GROUP_COMMUNICATION,
-    IO: types.INPUT_OUTPUT,
-    RMA: types.ONE_SIDED,
-    OTHER: types.OTHERS,
-}
+_STATE_OF_CLASS = {COLLECTIVE: types.GROUP_COMMUNICATION, IO: types.INPUT_OUTPUT, RMA: types.ONE_SIDED}
 
 
 def get_role(name: str) -> int:
@@ -159,11 +158,12 @@ def read_messages(calls: MpiCalls) -> MpiMessages:
     rows = calls.rows
     first_role, last_role = rows.role[calls.first], rows.role[calls.last]
     is_send = (first_role & SENDS != 0) & (first_role & PERSISTENT == 0)
-    sends, send_ends_with = calls.first[is_send], calls.last[is_send]
     receives = calls.last[(last_role & RECEIVES != 0) & (last_role & PERSISTENT == 0)]
-    started, made = _find_starts(rows)
-
-    done_row = _find_completions(rows)
+    codes = np.full(rows.request.size, -1, np.int64)  # of each (process, request)
+    has_request = rows.request != NULL
+    codes[has_request], _ = encode_rows(rows.process[has_request], rows.request[has_request])
+    started, made = _find_starts(rows, codes)
+    done_row = _find_completions(rows, codes)
 
     def make_ends(posting: IntArray, last: IntArray, flag: int) -> MessageEnds:
         """Add the sends or receives that a persistent request started, and make columns of all."""
@@ -171,9 +171,8 @@ def read_messages(calls: MpiCalls) -> MpiMessages:
         calls, parameters = np.append(posting, started[is_started]), np.append(posting, made[is_started])
         return _make_ends(rows, calls, parameters, np.append(last, started[is_started]), done_row)
 
-    send_ends = make_ends(sends, send_ends_with, SENDS)
-    receive_ends = make_ends(receives, receives, RECEIVES)
-    return MpiMessages(send_ends, receive_ends, int((made < 0).sum()))
+    sends = make_ends(calls.first[is_send], calls.last[is_send], SENDS)
+    return MpiMessages(sends, make_ends(receives, receives, RECEIVES), int((made < 0).sum()))
 
 
 def _make_ends(rows: MpiRows, calls: IntArray, parameters: IntArray, last: IntArray, done_row: IntArray) -> MessageEnds:
@@ -200,17 +199,11 @@ def _make_ends(rows: MpiRows, calls: IntArray, parameters: IntArray, last: IntAr
     )
 
 
-def _encode_requests(rows: MpiRows) -> IntArray:
-    """Return a dense id of each row's (process, request); -1 for a row without a request."""
-    has_request = rows.request != NULL
-    codes = np.full(rows.request.size, -1, np.int64)
-    codes[has_request], _ = encode_rows(rows.process[has_request], rows.request[has_request])
-    return codes
+def _find_starts(rows: MpiRows, codes: IntArray) -> tuple[IntArray, IntArray]:
+    """Return (rows that start a persistent request, the row that made each request or -1).
 
-
-def _find_starts(rows: MpiRows) -> tuple[IntArray, IntArray]:
-    """Return (rows that start a persistent request, the row that made each request or -1)."""
-    codes = _encode_requests(rows)
+    `codes`: the request of each row as a dense id; -1 for a row without a request.
+    """
     started = np.flatnonzero((codes >= 0) & (rows.role & STARTS != 0))
     makers = np.flatnonzero((codes >= 0) & (rows.role & (STARTS | COMPLETES) == 0))
     maker = find_latest(codes[makers], rows.begin[makers], codes[started], rows.begin[started])
@@ -218,9 +211,8 @@ def _find_starts(rows: MpiRows) -> tuple[IntArray, IntArray]:
     return started, np.where((made >= 0) & (rows.role[made] & IMMEDIATE == 0), made, -1)
 
 
-def _find_completions(rows: MpiRows) -> IntArray:
-    """Return the row that completes the request that each row makes or starts, or -1. Handles are reused."""
-    codes = _encode_requests(rows)
+def _find_completions(rows: MpiRows, codes: IntArray) -> IntArray:
+    """Return the row that completes the request (code) that each row makes or starts, or -1. Handles are reused."""
     completing = np.flatnonzero((codes >= 0) & (rows.role & COMPLETES != 0))
     active = np.flatnonzero((codes >= 0) & (rows.role & COMPLETES == 0))
     completing = completing[np.argsort(rows.begin[completing], kind="stable")]
@@ -229,3 +221,98 @@ def _find_completions(rows: MpiRows) -> IntArray:
     done = np.full(rows.begin.size, -1, np.int64)
     done[active[request]] = completing[completed >= 0][first]
     return done
+
+
+# ---- evidence on clocks ----------------------------------------------------------------------------------------------
+
+_SIZES_AGREE = ("MPI_Allreduce", "MPI_Alltoall", "MPI_Allgather", "MPI_Reduce_scatter_block")
+_KINDS = {
+    **dict.fromkeys((*_SIZES_AGREE, "MPI_Barrier", "MPI_Reduce_scatter"), SYNCHRONISING),
+    **dict.fromkeys(("MPI_Bcast", "MPI_Scatter"), FROM_ROOT),
+    **dict.fromkeys(("MPI_Reduce", "MPI_Gather"), TO_ROOT),
+}
+_PARTS_OF_CALLS = ("_init", "_begin", "_end")
+"""Ends of the names of calls that are one of several for a collective."""
+
+
+def collect_evidence(
+    calls: MpiCalls, names: Sequence[str], communicators: Communicators, ranks: Mapping[int, int]
+) -> Collectives:
+    """Return the blocking collectives among some calls. `ranks`: the rank in the world of each process.
+
+    All unknown communicators count as one communicator.
+    """
+    rows = calls.rows
+    is_blocking = [
+        classify_call(name) == COLLECTIVE and not name.startswith("MPI_I") and not name.endswith(_PARTS_OF_CALLS)
+        for name in names
+    ]
+    calls = calls.take(np.array(is_blocking, np.bool_)[rows.name[calls.first]])
+    name, process, communicator = (column[calls.first] for column in (rows.name, rows.process, rows.communicator))
+    size = np.where(rows.bytes[calls.first] == NULL, ANY_SIZE, rows.bytes[calls.first])
+    known = AllCommunicators([communicators])
+    root, rank = rows.root[calls.first], _find_callers_ranks(process, communicator, known, communicators.keys, ranks)
+    member, first = encode_rows(process)
+    sizes_agree = np.isin(name, [i for i, operation in enumerate(names) if operation in _SIZES_AGREE])
+    return Collectives(
+        communicators=[f"mpi {key}" for key in communicators.keys],
+        operations=list(names),
+        communicator=communicator,
+        operation=name,
+        bytes=np.where(sizes_agree, size, ANY_SIZE),
+        member=member,
+        begin=rows.begin[calls.first],
+        end=rows.end[calls.last],
+        kind=get_kinds(_KINDS, names, name, size, root, rank),
+        is_root=root == rank,
+        has_communicator=_mark_known(communicators)[communicator],
+        place=rows.place[calls.first],
+        sizes=[known.get_group(key).size for key in communicators.keys],
+        owners=[(number & PID_MASK, -1) for number in process[first].tolist()],
+    )
+
+
+def _mark_known(communicators: Communicators) -> BoolArray:
+    """Mark the keys of known communicators."""
+    return np.array([key != UNKNOWN for key in communicators.keys], np.bool_)
+
+
+def _find_callers_ranks(
+    process: IntArray, communicator: IntArray, known: AllCommunicators, keys: Sequence[str], ranks: Mapping[int, int]
+) -> IntArray:
+    """Return the rank of each process in each communicator; NULL if it is unknown."""
+    codes, distinct = find_distinct_rows(process, communicator)
+    found = [known.find_rank(keys[c], ranks.get(p)) for p, c in distinct]
+    return np.array([*found, NULL], np.int64)[codes]
+
+
+def collect_messages(messages: MpiMessages, communicators: Communicators, ranks: Mapping[int, int]) -> Messages:
+    """Return the sends and receives that can be matched by their order alone.
+
+    A receive from any source, with any tag or without a recorded end excludes all receives of its rank in its
+    communicator, because channels with fewer receives than sends are not compared.
+    """
+    sends, receives = messages.sends, messages.receives
+    ends = MessageEnds._make(np.concatenate(columns) for columns in zip(sends, receives, strict=True))
+    is_send = np.repeat([True, False], [sends.time.size, receives.time.size])
+    known = AllCommunicators([communicators])
+    rank = _find_callers_ranks(ends.process, ends.communicator, known, communicators.keys, ranks)
+    is_doubtful = (rank == NULL) | (ends.partner < 0) | (ends.tag == NULL) | (~is_send & (ends.done == NULL))
+    is_doubtful |= ~_mark_known(communicators)[ends.communicator]
+    side, _ = encode_rows(is_send.astype(np.int64), ends.communicator, rank)
+    rows = np.flatnonzero(~is_doubtful & ~np.isin(side, side[is_doubtful & ~is_send]))
+    is_send, rank, partner = is_send[rows], rank[rows], ends.partner[rows]
+    source, target = np.where(is_send, rank, partner), np.where(is_send, partner, rank)
+    channel, distinct = find_distinct_rows(ends.communicator[rows], source, target, ends.tag[rows])
+    at = np.where(is_send, ends.time[rows], ends.done[rows])
+    return Messages(
+        channels=[f"mpi {communicators.keys[c]} {s} > {t} tag {tag}" for c, s, t, tag in distinct],
+        links=[f"mpi {communicators.keys[c]} {min(s, t)} {max(s, t)}" for c, s, t, _ in distinct],
+        is_forward=np.array([s < t for _, s, t, _ in distinct], np.bool_),
+        channel=channel,
+        is_send=is_send,
+        order=ends.time[rows],
+        time=at,
+        handed=at,
+        bytes=ends.bytes[rows],
+    )

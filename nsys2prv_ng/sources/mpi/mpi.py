@@ -27,33 +27,15 @@ from nsys2prv_ng.records.columns import Pair, make_intervals, select
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.runtime.limits import allow_pandas
+from nsys2prv_ng.sources.mpi import messages as mpi_messages
 from nsys2prv_ng.sources.mpi import nvtx_ranges
-from nsys2prv_ng.sources.mpi.collectives import collect_evidence, collect_messages
 from nsys2prv_ng.sources.mpi.communicators import TABLE as COMMUNICATORS
 from nsys2prv_ng.sources.mpi.communicators import WORLD, AllCommunicators, Communicators, read_communicators
-from nsys2prv_ng.sources.mpi.messages import (
-    ANY_SOURCE,
-    NOBODY,
-    RECEIVES,
-    SENDS,
-    SEVERAL_ROWS,
-    MpiCalls,
-    MpiMessages,
-    MpiRows,
-    get_role,
-    get_state,
-    read_messages,
-)
+from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, RECEIVES, SENDS, MpiCalls, MpiMessages, MpiRows
+from nsys2prv_ng.sources.shared import report_reader
 from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
 from nsys2prv_ng.sources.shared.reasons import OVERLAPS_CALL, SAME_CALL
-from nsys2prv_ng.sources.shared.report_reader import (
-    ReportReader,
-    make_number_pair,
-    make_partial_pair,
-    parse_rank,
-    register_ranks,
-    register_used,
-)
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Result, Source
 
 _CALL = ("start", "end", "globalTid", "textId")
@@ -87,13 +69,13 @@ def read(reader: ReportReader) -> Result:
     communicators = read_communicators(reader)
     rows = _make_rows(reader, communicators, columns, name, names)
     calls = _find_calls(rows)
-    messages = read_messages(calls)
+    messages = mpi_messages.read_messages(calls)
     initialised, finalised = (_find_places(rows, names, function) for function in ("MPI_Init", "MPI_Finalize"))
 
     ranks = reader.metadata.ranks
-    result.evidence.collectives.append(collect_evidence(calls, names, communicators, ranks))
+    result.evidence.collectives.append(mpi_messages.collect_evidence(calls, names, communicators, ranks))
     if initialised.size:  # otherwise the first messages may be missing, and the k-th sent is not the k-th received
-        result.evidence.messages.append(collect_messages(messages, communicators, ranks))
+        result.evidence.messages.append(mpi_messages.collect_messages(messages, communicators, ranks))
     if result.dropped:
         initialised = initialised[:0]
     result.drop(SAME_CALL, name.size - calls.first.size)
@@ -123,7 +105,7 @@ def _make_rows(
 ) -> MpiRows:
     """Make rows with places, roles, communicators and partners from nsys's columns."""
     tid, begin, handle = columns["globalTid"], columns["start"], columns["commHandle"]
-    process, role = get_process(tid), np.array([get_role(name) for name in names], np.int64)[name]
+    process, role = get_process(tid), np.array([mpi_messages.get_role(name) for name in names], np.int64)[name]
     return MpiRows(
         begin=begin,
         end=columns["end"],
@@ -153,7 +135,7 @@ def _translate_partners(remote: IntArray, role: IntArray, process: IntArray, mpi
 def _find_calls(rows: MpiRows) -> MpiCalls:
     """Return the first and last row of each call. A Sendrecv has two rows: first the send, then the receive."""
     order = np.lexsort((rows.end, rows.name, rows.begin, rows.thread))
-    is_first = rows.role[order] & SEVERAL_ROWS == 0
+    is_first = rows.role[order] & mpi_messages.SEVERAL_ROWS == 0
     is_first[find_starts(rows.thread[order], rows.begin[order], rows.name[order])] = True
     starts = np.flatnonzero(is_first)
     first, last = order[starts], order[np.append(starts, order.size)[1:] - 1]
@@ -173,9 +155,9 @@ def _write(labels: Labels, result: Result, calls: MpiCalls, names: list[str], ke
     class_number = np.array([CLASSES.index(classify_call(text)) for text in names], np.int64)[name]
     for number in np.unique(class_number):
         here = class_number == number
-        ids = register_used(labels, types.MPI_CALLS[CLASSES[number]].names, names, name[here])
+        ids = report_reader.register_used(labels, types.MPI_CALLS[CLASSES[number]].names, names, name[here])
         _write_class(labels, result, CLASSES[number], calls.take(here), ids, keys)
-    state = np.array([get_state(text) for text in names], np.int64)[name]
+    state = np.array([mpi_messages.get_state(text) for text in names], np.int64)[name]
     result.add_states(rows.place[calls.first], rows.begin[calls.first], rows.end[calls.last], state)
 
 
@@ -220,8 +202,8 @@ def make_collective_pairs(labels: Labels, keys: Sequence[str], calls: MpiCalls) 
         _make_communicator_pair(labels, keys, types.MPI_COLLECTIVE_COMMUNICATOR, calls),
     ]
     amounts = [
-        make_number_pair(labels, types.MPI_SENT_BYTES, rows.bytes[calls.first]),
-        make_number_pair(labels, types.MPI_RECEIVED_BYTES, rows.received_bytes[calls.first]),
+        report_reader.make_number_pair(labels, types.MPI_SENT_BYTES, rows.bytes[calls.first]),
+        report_reader.make_number_pair(labels, types.MPI_RECEIVED_BYTES, rows.received_bytes[calls.first]),
     ]
     return attributes, amounts
 
@@ -231,22 +213,20 @@ def make_message_pairs(labels: Labels, keys: Sequence[str], calls: MpiCalls) -> 
 
     The receiving half of a Sendrecv has separate event types.
     """
-    rows = calls.rows
-    both = SENDS | RECEIVES
-    is_sendrecv = rows.role[calls.first] & both == both
-    source, tag, received = (
-        np.where(is_sendrecv, column[calls.last], NULL) for column in (rows.partner, rows.tag, rows.bytes)
-    )
+    rows, first, last = calls
+    is_sendrecv = rows.role[first] & (SENDS | RECEIVES) == SENDS | RECEIVES
+    received_columns = rows.partner, rows.tag, rows.bytes
+    source, tag, received = (np.where(is_sendrecv, column[last], NULL) for column in received_columns)
     attributes = [
-        _make_rank_pair(labels, keys, types.MPI_PARTNER, rows.communicator[calls.first], rows.partner[calls.first]),
-        make_number_pair(labels, types.MPI_TAG, rows.tag[calls.first]),
+        _make_rank_pair(labels, keys, types.MPI_PARTNER, rows.communicator[first], rows.partner[first]),
+        report_reader.make_number_pair(labels, types.MPI_TAG, rows.tag[first]),
         _make_communicator_pair(labels, keys, types.MPI_COMMUNICATOR, calls),
-        _make_rank_pair(labels, keys, types.MPI_SENDRECV_SOURCE, rows.communicator[calls.last], source),
-        make_number_pair(labels, types.MPI_SENDRECV_TAG, tag),
+        _make_rank_pair(labels, keys, types.MPI_SENDRECV_SOURCE, rows.communicator[last], source),
+        report_reader.make_number_pair(labels, types.MPI_SENDRECV_TAG, tag),
     ]
     amounts = [
-        make_number_pair(labels, types.MPI_BYTES, rows.bytes[calls.first]),
-        make_number_pair(labels, types.MPI_SENDRECV_BYTES, received),
+        report_reader.make_number_pair(labels, types.MPI_BYTES, rows.bytes[first]),
+        report_reader.make_number_pair(labels, types.MPI_SENDRECV_BYTES, received),
     ]
     return attributes, amounts
 
@@ -255,15 +235,15 @@ def _make_rank_pair(
     labels: Labels, keys: Sequence[str], event_type: EventType, communicator: IntArray, rank: IntArray
 ) -> Pair:
     """Make a pair for the calls with a rank."""
-    ids = register_ranks(labels, event_type.names, keys, communicator, rank)
-    return make_partial_pair(labels, event_type, ids, rank != NULL)
+    ids = report_reader.register_ranks(labels, event_type.names, keys, communicator, rank)
+    return report_reader.make_partial_pair(labels, event_type, ids, rank != NULL)
 
 
 def _make_communicator_pair(labels: Labels, keys: Sequence[str], event_type: EventType, calls: MpiCalls) -> Pair:
     """Make a pair for the calls with a communicator."""
     present = calls.rows.has_communicator[calls.first]
-    ids = register_used(labels, event_type.names, keys, calls.rows.communicator[calls.first][present])
-    return make_partial_pair(labels, event_type, ids, present)
+    ids = report_reader.register_used(labels, event_type.names, keys, calls.rows.communicator[calls.first][present])
+    return report_reader.make_partial_pair(labels, event_type, ids, present)
 
 
 # ---- all reports together ----------------------------------------------------------------------------------------
@@ -311,7 +291,7 @@ def _assign_ranks(names: Iterable[str], communicators: AllCommunicators, tree: O
     above = max([communicators.get_group(WORLD).size, *(rank + 1 for rank in tree.ranks if rank is not None)])
     values = {}
     for name in names:
-        key, local = parse_rank(name)
+        key, local = report_reader.parse_rank(name)
         rank = communicators.get_world_rank(key, local) if local >= 0 else None
         if rank is not None:
             values[name] = Value(rank + 1, f"rank {rank}")

@@ -24,15 +24,10 @@ from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.records.columns import Pair, make_intervals
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
+from nsys2prv_ng.sources.shared import report_reader
 from nsys2prv_ng.sources.shared.host_calls import select_sound_calls, select_sound_intervals
 from nsys2prv_ng.sources.shared.reasons import NO_TRANSFER_LANE
-from nsys2prv_ng.sources.shared.report_reader import (
-    ReportReader,
-    make_id_pair,
-    make_name_pair,
-    make_number_pair,
-    make_partial_pair,
-)
+from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Result, Source
 
 _COLUMNS = ("start", "end", "globalTid", "textId")
@@ -69,14 +64,12 @@ def _add_calls(reader: ReportReader, result: Result) -> None:
     columns = reader.stack((CALLS.name, SUBMISSIONS.name), (*_COLUMNS, *_MESSAGE))
     result.read += columns["start"].size
     rows = select_sound_calls(result, columns["start"], columns["end"], columns["globalTid"])
-    text, begin, end, thread, size, tag, peer = (
-        columns[name][rows] for name in ("textId", "start", "end", "globalTid", *_MESSAGE)
-    )
+    begin, end, thread, text, size, tag, peer = (columns[name][rows] for name in (*_COLUMNS, *_MESSAGE))
     labels = reader.labels
     opening = [
-        make_id_pair(reader, types.UCX_CALL, text),
-        make_number_pair(labels, types.UCX_BYTES, size),
-        make_number_pair(labels, types.UCX_TAG, tag),
+        report_reader.make_id_pair(reader, types.UCX_CALL, text),
+        report_reader.make_number_pair(labels, types.UCX_BYTES, size),
+        report_reader.make_number_pair(labels, types.UCX_TAG, tag),
         _make_peer_pair(reader, peer),
     ]
     place = reader.places.threads(thread, application=True)
@@ -88,17 +81,15 @@ def _add_transfers(reader: ReportReader, result: Result) -> None:
     columns = reader.columns(TRANSFERS.name)
     result.read += columns.rows
     rows = select_sound_intervals(result, columns["start"], columns["end"], columns["globalTid"])
-    text, begin, end, thread, size = (
-        columns[name][rows] for name in ("textId", "start", "end", "globalTid", "packedSize")
-    )
+    begin, end, thread, text, size = (columns[name][rows] for name in (*_COLUMNS, "packedSize"))
     lanes = assign_lanes(thread, begin, end)
     shown = result.drop_rows({NO_TRANSFER_LANE: lanes >= types.UCX_LANES})
     place = reader.places.threads(thread, application=True)
     index, names = reader.names(text)
     for lane in np.unique(lanes[shown]):
         here = np.flatnonzero(lanes == lane)
-        transfer = make_name_pair(reader.labels, types.UCX_TRANSFERS[lane], index[here], names)
-        opening = [transfer, make_number_pair(reader.labels, types.UCX_TRANSFER_BYTES, size[here])]
+        transfer = report_reader.make_name_pair(reader.labels, types.UCX_TRANSFERS[lane], index[here], names)
+        opening = [transfer, report_reader.make_number_pair(reader.labels, types.UCX_TRANSFER_BYTES, size[here])]
         result.records.append(make_intervals(place[here], begin[here], end[here], opening, [transfer.handle]))
 
 
@@ -107,7 +98,7 @@ def _make_peer_pair(reader: ReportReader, peer: IntArray) -> Pair:
     known = peer != NULL
     index, uids = find_distinct(peer[known])
     ids = reader.labels.name_ids(types.UCX_PEER.names, map(_name_worker, uids.tolist()))[index]
-    return make_partial_pair(reader.labels, types.UCX_PEER, ids, known)
+    return report_reader.make_partial_pair(reader.labels, types.UCX_PEER, ids, known)
 
 
 def _name_worker(uid: int) -> str:

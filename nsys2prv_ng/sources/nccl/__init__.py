@@ -4,8 +4,9 @@
 - `payload`: their payloads, decoded from JSON or bytes
 - `kernels`: NCCL's kernels and the calls that each carries out. Its docstring explains how a kernel gets the payloads
 of calls
-- `payload_events`: payloads of calls and kernels as events
-- `collectives`: collectives and messages as evidence for the alignment of clocks
-- `messages`: all reports together: communicators, ranks, and messages from send to receive
-- `nccl`: the source, which reads one report with the help of the others
+- `payload_events`: payloads of calls and kernels as events, and the data of a report that is joined over all reports
+- `purposes`: what the calls of a process on a communicator look like
+- `communicators`: the communicators of all reports, and what they are for
+- `nccl`: the source, which reads one report with the help of the others, collects evidence for the alignment of clocks,
+and joins all reports: ranks, and messages from send to receive
 """

@@ -99,7 +99,9 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     crosses = mark_crossing(tid[sound], begin[sound], end[sound])
     kept = sound[result.drop_rows({reasons.OVERLAPS_CALL: crosses}, counted[sound])]
     understood = payload.mark_understood()
-    without = reasons.PAYLOAD_NOT_EXPORTED[JSON_OPTION] if advanced is not None else _explain_no_payload(reader)
+    # If the report contains the layout of payloads, the export omits them.
+    option = choose_payload_option(reader.metadata.schema_version) if reader.has(SCHEMAS.name) else None
+    without = reasons.PAYLOAD_NOT_EXPORTED[JSON_OPTION if advanced is not None else option or ""]
     lacking = {without: ~payload.given[kept], reasons.PAYLOAD_UNKNOWN: ~understood[kept]}
     result.drop_rows(lacking, counted[kept])
 
@@ -112,12 +114,6 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     else:
         group = _join_groups(advanced, payload, get_process(ranges.global_tid), kept)
     return NcclCalls(ranges, names, group, shown, payload.take(kept[shown]), advanced)
-
-
-def _explain_no_payload(reader: ReportReader) -> reasons.Reason:
-    """Return why calls have no payload. If the report contains the layout of payloads, the export omits them."""
-    option = choose_payload_option(reader.metadata.schema_version) if reader.has(SCHEMAS.name) else None
-    return reasons.PAYLOAD_NOT_EXPORTED[option or ""]
 
 
 def _find_rows(reader: ReportReader) -> tuple[IntArray, IntArray, list[str], AdvancedTrace | None]:

@@ -25,7 +25,7 @@ from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.parts import CommunicatorRanks
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.nccl.join_data import NcclJoinData
+from nsys2prv_ng.sources.nccl.payload_events import NcclJoinData
 from nsys2prv_ng.sources.nccl.purposes import ACTIVATIONS, EXPERTS, GRADIENTS, HIDDEN, NO_PURPOSE, SHARDS, STAGES
 from nsys2prv_ng.sources.shared.report_reader import parse_rank
 from nsys2prv_ng.sources.shared.source import JoinInput
@@ -74,7 +74,9 @@ def find_communicators(reports: Reports, tree: ObjectTree) -> dict[str, Communic
         for name, rank in map(parse_rank, data.rank_names):
             if name:
                 communicators[name].largest = max(communicators[name].largest, rank)
-    complete = _is_complete(reports, tree)
+    # Every rank of the job is in the trace, as far as the reports record the size of the job.
+    largest_job = max((part.metadata.job_size for part, _ in reports), default=0)
+    complete = sum(rank is not None for rank in tree.ranks) >= largest_job
     ordered = sorted(communicators.values(), key=lambda c: (-c.ranks, sorted(c.members), c.first, c.name))
     for number, communicator in enumerate(ordered, 1):
         communicator.number = number
@@ -125,15 +127,11 @@ def _label(communicator: Communicator, tree: ObjectTree) -> str:
     return f"communicator {communicator.number}{f', {communicator.axis}' if communicator.axis else ''} ({members})"
 
 
-def _is_complete(reports: Reports, tree: ObjectTree) -> bool:
-    """Return whether every rank of the job is in the trace, as far as the reports record the size of the job."""
-    sizes = [part.metadata.job_size for part, _ in reports]
-    return sum(rank is not None for rank in tree.ranks) >= max(sizes, default=0)
-
-
 # ---- names by what communicators are for -----------------------------------------------------------------------------
 
 AXES = {GRADIENTS: "data", SHARDS: "sharded data", ACTIVATIONS: "tensor", STAGES: "pipeline", EXPERTS: "expert"}
+_CONTRARY = {ACTIVATIONS: {GRADIENTS, SHARDS}, GRADIENTS: {ACTIVATIONS}, SHARDS: {ACTIVATIONS}}
+"""The purposes that no communicator with the same members may have, by purpose."""
 _SHORTEST_RING = 4
 """Fewest stages that may form a ring, as interleaved ones do: rings of three are all-to-all exchanges as well."""
 _MOST_LISTED = 4
@@ -175,20 +173,13 @@ def name_axes(communicators: Sequence[Usage]) -> list[str]:
         if purpose == STAGES:
             agrees = has_chains
         else:
-            agrees = _form_grid(family, ranks) and not users[members] & _list_contrary(purpose)
+            agrees = _form_grid(family, ranks) and not users[members] & _CONTRARY.get(purpose, set())
         if purpose == ACTIVATIONS:
             agrees &= max(members) - min(members) == len(members) - 1
         if purpose == EXPERTS:
             agrees &= len(communicator.routes - {(r, r) for r in members}) == len(members) * (len(members) - 1)
         names.append(AXES.get(purpose, "") if agrees else "")
     return names
-
-
-def _list_contrary(purpose: int) -> set[int]:
-    """Return the purposes that no communicator with the same members may have."""
-    if purpose == ACTIVATIONS:
-        return {GRADIENTS, SHARDS}
-    return {ACTIVATIONS} if purpose in (GRADIENTS, SHARDS) else set()
 
 
 def _form_grid(sets: Collection[frozenset[int]], ranks: frozenset[int]) -> bool:

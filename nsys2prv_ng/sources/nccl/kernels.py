@@ -30,10 +30,8 @@ from nsys2prv_ng.sources.nccl.calls import NcclRanges
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 _FUNCTION = re.compile(r"AllReduce|AllGather|ReduceScatter|SendRecv|Reduce|Broadcast")
-_FUNCTION_OF_CALL = {
-    "ncclBcast": "Broadcast",
-    **dict.fromkeys(("ncclSend", "ncclRecv", "ncclAlltoAll", "ncclGather", "ncclScatter"), "SendRecv"),
-}
+_FUNCTION_OF_CALL = dict.fromkeys(("ncclSend", "ncclRecv", "ncclAlltoAll", "ncclGather", "ncclScatter"), "SendRecv")
+_FUNCTION_OF_CALL["ncclBcast"] = "Broadcast"
 FUNCTIONS = ("AllReduce", "AllGather", "ReduceScatter", "Reduce", "Broadcast", "SendRecv")
 NO_FUNCTION = -1
 

@@ -43,15 +43,8 @@ NO_LAYERS, LAYERS, WHOLE = range(3)
 
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, SENT, RECEIVED, OTHER_KIND, SPREAD = range(7)
 """SPREAD: broadcasts, with which programs of all kinds spread their first parameters. They do not count."""
-_KINDS = {
-    "ncclAllReduce": ALL_REDUCE,
-    "ncclAllGather": ALL_GATHER,
-    "ncclReduceScatter": REDUCE_SCATTER,
-    SEND: SENT,
-    RECEIVE: RECEIVED,
-    **dict.fromkeys(("ncclBroadcast", "ncclBcast"), SPREAD),
-}
-_AVERAGE = "Avg"
+_KINDS = {"ncclAllReduce": ALL_REDUCE, "ncclAllGather": ALL_GATHER, "ncclReduceScatter": REDUCE_SCATTER}
+_KINDS |= {SEND: SENT, RECEIVE: RECEIVED, "ncclBroadcast": SPREAD, "ncclBcast": SPREAD}
 
 LARGEST_SCALARS = 1024
 """Calls of so many bytes at most are barriers, norms and losses. They do not count."""
@@ -222,7 +215,7 @@ def _alternates(uses: Uses) -> bool:
 def find_purposes(reader: ReportReader, calls: NcclCalls, table: CallTable) -> Purposes:
     """Return the purpose of the calls of each process and communicator of a report."""
     kind = np.array([_KINDS.get(name, OTHER_KIND) for name in calls.names], np.int64)
-    average = np.array([*(name == _AVERAGE for name in calls.payload.operations), False], np.bool_)
+    average = np.array([*(name == "Avg" for name in calls.payload.operations), False], np.bool_)
     tid = calls.ranges.global_tid[calls.shown]
     launches = _read_launches(reader)
     count, launched = launches.count_before(tid, table.begin)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nsys2prv_ng import translate
-from nsys2prv_ng.objects.labels import FOLDED, LabelledTask, Row, RowKey, RowKind, label_rows
 from nsys2prv_ng.objects.places import Device, Node, NodePart, Place, Stream, Thread
+from nsys2prv_ng.objects.tasks import FOLDED, LabelledTask, Row, RowKey, RowKind, label_rows
 from nsys2prv_ng.paraver.model import TaskRows, TraceModel, format_row
 from nsys2prv_ng.report.metadata import Metadata
 from tests.analysis.path.path_reports import Capture
