@@ -1,7 +1,8 @@
 """Reads an export to SQLite without changing it.
 
-PageReader reads integer columns of large tables, and sqlite3 reads everything else. Values may have another type than
-their column declares, so each value is asked for its own.
+PageReader reads integer columns of large tables, and sqlite3 reads everything else. SQLAlchemy writes the statements
+that select rows of large tables; it is imported for these only, because that takes 0.2 s, in which sqlite3 reads
+200,000 rows. Values may have another type than their column declares, so each value is asked for its own.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _TABLE_STARTS = tuple(start for format in FOLDER_FORMATS for start in format.fir
 """First bytes of a file with one table."""
 _BLOCK_ROWS = 1 << 16
 """A choice: more rows only take more memory, as each is a Python object for a moment."""
+_FEW_ROWS = 1 << 15
+"""Tables with more rows are large: SQL selects rows of them. Of smaller tables, all rows are read."""
 _SELECT_TABLES = r"SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'"
 _SELECT_COLUMNS = "SELECT name FROM pragma_table_xinfo(?) WHERE hidden != 1"
 
@@ -76,17 +79,30 @@ class SqliteFile:
         return int(rows)
 
     def read_objects(self, table: str, columns: Sequence[str], among: Among) -> list[list[Any]]:
-        # An index that has all of these columns would give the rows in its own order. Without the plus signs, columns
-        # of text would compare the digits of numbers.
-        statement = f"SELECT {', '.join(map(quote, columns))} FROM {quote(table)} NOT INDEXED"
-        if among:
-            conditions = (f"+{quote(name)} IN ({', '.join(map(str, values))})" for name, values in among.items())
-            statement += f" WHERE {' AND '.join(conditions)}"
+        is_large = among and self.count_rows(table) > _FEW_ROWS
         with _report_damage(self.path, table):
-            if among:  # the table may be large
-                self._pages.check_tree(self._connection, table)
-            rows = self._connection.execute(statement).fetchall()
+            rows = self._select_rows(table, columns, among) if is_large else self._read_rows(table, columns, among)
         return [list(column) for column in zip(*rows, strict=True)] or [[] for _ in columns]
+
+    def _select_rows(self, table: str, columns: Sequence[str], among: Among) -> list[tuple[Any, ...]]:
+        """Return the rows that SQL finds."""
+        import sqlalchemy as sa
+        from sqlalchemy.dialects import sqlite
+
+        conditions = [sa.column(name).in_(list(values)) for name, values in among.items()]
+        statement = sa.table(table, *map(sa.column, columns)).select().where(*conditions).order_by(sa.column("rowid"))
+        sql = str(statement.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
+        return self._connection.execute(sql).fetchall()  # SQLAlchemy's own rows take twice as long, or more
+
+    def _read_rows(self, table: str, columns: Sequence[str], among: Among) -> list[tuple[Any, ...]]:
+        """Return the same rows, found among all of them."""
+        names = ", ".join(map(quote, [*columns, *among]))
+        # An index that has all these columns would give the rows in its own order.
+        rows = self._connection.execute(f"SELECT {names} FROM {quote(table)} NOT INDEXED").fetchall()
+        if not among:
+            return rows
+        wanted, width = [frozenset(values) for values in among.values()], len(columns)
+        return [row[:width] for row in rows if all(map(frozenset.__contains__, wanted, row[width:]))]
 
     def read_integers(self, table: str, columns: Sequence[str]) -> list[IntArray]:
         with _report_damage(self.path, table):

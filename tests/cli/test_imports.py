@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from tests.paraver.checker.trace_files import TraceFiles
 from tests.report.table_folders import tables_of, write_folder
 from tests.tiers import cases
 
-LIBRARIES = {"pandas", "numba", "pyarrow", "pyarrow.parquet", "jinja2", "playwright"}
+LIBRARIES = {"sqlalchemy", "pandas", "numba", "pyarrow", "pyarrow.parquet", "jinja2", "playwright"}
 OF_REPORTS = {"numba", "pyarrow"}
 
 PROGRAM = """
@@ -123,16 +125,23 @@ def test_check_imports_no_library_for_tables(tmp_path: Path) -> None:
     cfg = typed("window_filter_module evt_type 1 9600").write(tmp_path)
     code, imported = run("check", trace, "--cfg", cfg, cwd=tmp_path)
     assert code == 0
-    assert "pandas" not in imported
+    assert not imported & {"sqlalchemy", "pandas"}
 
 
 @pytest.mark.slow
 def test_only_what_reads_a_report_is_imported(tmp_path: Path) -> None:
-    """Parquet for folders."""
+    """Parquet for folders; SQLAlchemy to select rows of large tables of SQLite."""
     report = SAMPLES / "mpi-4.rank0.sqlite"
     folder = write_folder(tmp_path / "report_pqtdir", tables_of(report), "parquet")
+    large = tmp_path / "large.sqlite"
+    large.write_bytes(report.read_bytes())
+    with closing(sqlite3.connect(large)) as connection:
+        numbers = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n LIMIT 40000)"
+        connection.execute(f"INSERT INTO NVTX_EVENTS (start, eventType) {numbers} SELECT i, 34 FROM n")
+        connection.commit()
     assert run("inspect", report, cwd=tmp_path) == (0, OF_REPORTS)
     assert run("inspect", folder, cwd=tmp_path) == (0, OF_REPORTS | {"pyarrow.parquet"})
+    assert run("inspect", large, cwd=tmp_path) == (0, OF_REPORTS | {"sqlalchemy"})
 
 
 @pytest.mark.all_sets
