@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.replay.numbers import Limit, Slack, WhatIfNumbers
+from nsys2prv_ng.replay.numbers import Limit, WhatIfNumbers
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Grid, Name, Ns, Share, make_columns
 from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
@@ -18,11 +18,8 @@ def name_pace(limit: Limit) -> str:
     """Return what sets the pace in words: host of rank 3."""
     if limit.what == "network":
         return "the network"
-    what = {"launch": "launch latency"}.get(limit.what, limit.what)
+    what = "launch latency" if limit.what == "launch" else limit.what
     return f"the {what}" if limit.rank is None else f"{what} of {name_task(limit.rank, '')}"
-
-
-UNLIMITED = "unlimited"
 
 
 def tabulate_scenarios(numbers: WhatIfNumbers) -> Grid:
@@ -44,19 +41,16 @@ def tabulate_scenarios(numbers: WhatIfNumbers) -> Grid:
 
 
 def tabulate_slack(numbers: WhatIfNumbers) -> Grid:
-    """Return by how much ranges and classes of kernels may grow before the steps do."""
+    """Return by how much ranges and classes of kernels may grow before the steps do, the least slack first."""
+    unlimited = max((slack.slack_ns or 0 for slack in numbers.slack), default=0) + 1
     rows: list[list[Cell]] = [
-        [Name(slack.target), Ns(slack.own_ns), UNLIMITED if slack.slack_ns is None else Ns(slack.slack_ns)]
-        for slack in _sort(numbers.slack)
+        [Name(slack.target), Ns(slack.own_ns), "unlimited" if slack.slack_ns is None else Ns(slack.slack_ns)]
+        for slack in sorted(
+            numbers.slack, key=lambda each: (unlimited if each.slack_ns is None else each.slack_ns, -each.own_ns)
+        )
     ]
     caption = "Slack per step of a rank, before steps take longer"
     return Grid(caption=caption, columns=make_columns("range or kernels", "time", "slack"), rows=rows, names=1)
-
-
-def _sort(slack: list[Slack]) -> list[Slack]:
-    """Return the least slack first, and the longest of equal ones."""
-    unlimited = max((own.slack_ns or 0 for own in slack), default=0) + 1
-    return sorted(slack, key=lambda own: (unlimited if own.slack_ns is None else own.slack_ns, -own.own_ns))
 
 
 _MOST_SCENARIOS = 12
@@ -99,11 +93,8 @@ def describe_replayed(numbers: WhatIfNumbers) -> str:
     first, last = replayed.steps
     which = f"Only step {first}" if first == last else f"Only steps {first} to {last}"
     were = "was" if first == last else "were"
-    size = (
-        f"{replayed.of_operations / 1e6:.1f} million"
-        if replayed.of_operations >= 1e6
-        else f"{replayed.of_operations:,}"
-    )
+    count = replayed.of_operations
+    size = f"{count / 1e6:.1f} million" if count >= 1e6 else f"{count:,}"
     return f"{which} of {replayed.of_steps:,} {were} replayed: the whole job has {size} operations and calls"
 
 
@@ -119,21 +110,14 @@ def describe_best(numbers: WhatIfNumbers) -> str:
 
 def describe_others(numbers: WhatIfNumbers) -> str:
     """Return a sentence on the changes that save nothing measurable."""
-    scenarios = [scenario for scenario in numbers.scenarios if not scenario.measurable]
-    parts = []
-    for text, chosen in (
-        ("Nothing measurable", [s for s in scenarios if s.connected]),
-        ("Not connected to any step, though made ten times longer", [s for s in scenarios if not s.connected]),
-    ):
-        if chosen:
-            parts.append(f"{text}: {_list_first([quote_name(scenario.change) for scenario in chosen])}.")
-    return " ".join(parts)
-
-
-def _list_first(names: list[str]) -> str:
-    """Return the first names, and how many more there are."""
-    more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+    sentences = []
+    labels = {True: "Nothing measurable", False: "Not connected to any step, though made ten times longer"}
+    for connected, label in labels.items():
+        others = (each for each in numbers.scenarios if not each.measurable and each.connected is connected)
+        names = [quote_name(scenario.change) for scenario in others]
+        more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+        sentences += [f"{label}: {', '.join(names[:_MOST_NAMED])}{more}."] if names else []
+    return " ".join(sentences)
 
 
 def describe_unsplit(numbers: WhatIfNumbers) -> str:

@@ -22,7 +22,7 @@ from nsys2prv_ng.html.charts.png import Swatch, format_colour, make_heat_map, ma
 from nsys2prv_ng.html.colours import HUES, LINES, STRIPS
 from nsys2prv_ng.html.names import quote
 from nsys2prv_ng.html.tables import MOST_RANKS, Table, show_grid
-from nsys2prv_ng.summary.efficiency.words import describe_steps
+from nsys2prv_ng.summary.efficiency.windows import describe_steps
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.memory.numbers import GpuMemory, MemoryNumbers
 from nsys2prv_ng.summary.memory.table import (

@@ -11,7 +11,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis import row_states as states
 from nsys2prv_ng.analysis.efficiency import typical_step
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, make_plan
-from nsys2prv_ng.analysis.gpus import waiting as gpu_waits
+from nsys2prv_ng.analysis.gpus import waiting as on_gpu
 from nsys2prv_ng.analysis.gpus.activity import Devices, list_devices
 from nsys2prv_ng.analysis.heat_maps import Shares, find_largest_memory, find_lateness
 from nsys2prv_ng.analysis.waits.waits import Waits
@@ -100,20 +100,8 @@ def _sweep(job: Job, waits: Waits, plan: WindowPlan, rows: _Rows, edges: IntArra
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-_COMPUTING = (
-    gpu_waits.COMPUTE_ALONE,
-    gpu_waits.COMPUTE_OVER_MOVING,
-    gpu_waits.WAITING_HIDDEN,
-    gpu_waits.COMPUTE_OVER_UNSPLIT,
-)
-_BUSY = (
-    *_COMPUTING,
-    gpu_waits.MOVING,
-    gpu_waits.WAITING,
-    gpu_waits.MEMORY_ALONE,
-    gpu_waits.UNSPLIT,
-    gpu_waits.WHOLE_GRAPH,
-)
+_COMPUTING = on_gpu.COMPUTE_ALONE, on_gpu.COMPUTE_OVER_MOVING, on_gpu.WAITING_HIDDEN, on_gpu.COMPUTE_OVER_UNSPLIT
+_BUSY = (*_COMPUTING, on_gpu.MOVING, on_gpu.WAITING, on_gpu.MEMORY_ALONE, on_gpu.UNSPLIT, on_gpu.WHOLE_GRAPH)
 _KNOWN = "A GPU is known from the first operation of a capture to its last."
 _GPU_KINDS = {
     "busy": MapKind("GPU busy", f"Time in which any operation ran. {_KNOWN}", "analysis/gpu_active", _BUSY),
@@ -124,25 +112,25 @@ _GPU_KINDS = {
         "Opaque CUDA graphs",
         "Time in CUDA graphs that were traced as a whole, which may compute or communicate.",
         "",
-        (gpu_waits.WHOLE_GRAPH,),
+        (on_gpu.WHOLE_GRAPH,),
     ),
     "moving": MapKind(
         "Exposed communication: transfer",
         "Time of NCCL transfer without compute, and of waits within the clock error.",
         "analysis/exposed_communication",
-        (gpu_waits.MOVING,),
+        (on_gpu.MOVING,),
     ),
     "waiting": MapKind(
         "Exposed communication: wait",
         "Time in which NCCL kernels waited for another rank, without compute.",
         "analysis/exposed_communication",
-        (gpu_waits.WAITING,),
+        (on_gpu.WAITING,),
     ),
     "not_split": MapKind(
         "Exposed communication: unclassified",
         "Time of NCCL kernels without compute, which may be wait or transfer.",
         "analysis/exposed_communication",
-        (gpu_waits.UNSPLIT,),
+        (on_gpu.UNSPLIT,),
     ),
 }
 _CAPTURED = "A thread is known while its report was captured."
@@ -342,17 +330,16 @@ def count_durations(job: Job) -> list[KernelDurations]:
     A kernel that takes no time counts as 1 ns long. The records of one report are in memory for each worker.
     """
 
+    def find_bins(events: OpenedEvents) -> IntArray:
+        return np.minimum(np.searchsorted(EDGES, np.maximum(events.length, 1), "right") - 1, EDGES.size - 2)
+
     def count(index: int) -> Table:
-        return sum_kernels(job.reports[index], job.store, CountedEvents(job, index), bin=_find_bins)
+        return sum_kernels(job.reports[index], job.store, CountedEvents(job, index), bin=find_bins)
 
     parts = list(job.engine.sum_up(count, range(len(job.reports))))
     groups = group_rows(add_up(parts, [*_NAME, "bin"]), *_NAME)
     groups.sort(key=lambda rows: (-int(rows["total_ns"].sum()), *(rows[key][0] for key in _NAME)))
     return [_make_durations(rows) for rows in groups[:MOST_NAMES]]
-
-
-def _find_bins(events: OpenedEvents) -> IntArray:
-    return np.minimum(np.searchsorted(EDGES, np.maximum(events.length, 1), "right") - 1, EDGES.size - 2)
 
 
 def _make_durations(rows: Table) -> KernelDurations:
