@@ -30,15 +30,13 @@ def add_mfu(summary: JobSummary, flops_per_step: float | None = None, peak_tflop
 
     `flops_per_step`: of the whole job. `peak_tflops`: dense peak of one GPU (TFLOP/s).
     """
-    known = summary.flops
-    is_known = known is not None and known.steps > 0
-    if flops_per_step is None and not is_known and peak_tflops is None:
+    shapes = summary.flops
+    by_shapes = None if shapes is None or shapes.steps <= 0 else shapes.flops / shapes.steps
+    if flops_per_step is None and by_shapes is None and peak_tflops is None:
         return summary
     steps = summary.steps
     busy = [gpu for gpu in summary.gpus if gpu.span_ns]
-    per_step = 0.0 if flops_per_step is None else flops_per_step
-    if flops_per_step is None and known is not None and is_known:
-        per_step = known.flops / known.steps
+    per_step = by_shapes or 0.0 if flops_per_step is None else flops_per_step
     numbers = MfuNumbers(
         flops_per_step=per_step,
         is_given=flops_per_step is not None,
@@ -94,14 +92,10 @@ def _rate(numbers: MfuNumbers) -> MfuNumbers:
     mfu = numbers.flops_per_step / (numbers.step_ns / 1e9 * numbers.peak_flops_per_s)
     if mfu <= 1:
         return replace(numbers, mfu=mfu)
-    causes = ["the number type of the peak"]
+    causes = "the number type of the peak"
     if numbers.is_given:
-        causes += ["whether the FLOPs are those of one step", "whether the reports of all ranks are here"]
-    return replace(numbers, refused=f"{format_percent(mfu, 1)} of the peak is impossible: check {_join(causes)}")
-
-
-def _join(texts: list[str]) -> str:
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+        causes += ", whether the FLOPs are those of one step and whether the reports of all ranks are here"
+    return replace(numbers, refused=f"{format_percent(mfu, 1)} of the peak is impossible: check {causes}")
 
 
 @dataclass(frozen=True)

@@ -89,13 +89,13 @@ def rate_devices(
     load_balance = _divide(useful, devices.devices * most_useful)
     communication = _divide(most_useful, devices.most_active)
     orchestration = _divide(devices.most_active, window)
-    serialisation, transfer = _split(most_useful, window, saved)
+    serialisation, transfer, product = _split(most_useful, window, saved)
     return numbers.DeviceEfficiency(
         parallel=load_balance * communication * orchestration,
         load_balance=load_balance,
         communication=communication,
         orchestration=orchestration,
-        pop_communication=None if serialisation is None or transfer is None else serialisation * transfer,
+        pop_communication=product,
         serialisation=serialisation,
         transfer=transfer,
     )
@@ -107,10 +107,8 @@ def rate_host(host: HostTimes, window: int, saved: int | None = None) -> numbers
     `saved`: how much shorter (ns) the window is if MPI moves data in no time; None if that is not known.
     """
     load_balance = _divide(host.outside_mpi, host.threads * host.most_outside_mpi)
-    serialisation, transfer = _split(host.most_outside_mpi, window, saved)
-    communication = _divide(host.most_outside_mpi, window)
-    if serialisation is not None and transfer is not None:
-        communication = serialisation * transfer
+    serialisation, transfer, product = _split(host.most_outside_mpi, window, saved)
+    communication = _divide(host.most_outside_mpi, window) if product is None else product
     offload = _divide(host.useful, host.outside_mpi)
     mpi_parallel = load_balance * communication
     return numbers.HostEfficiency(
@@ -126,12 +124,13 @@ def rate_host(host: HostTimes, window: int, saved: int | None = None) -> numbers
     )
 
 
-def _split(most_useful: int, window: int, saved: int | None) -> tuple[float | None, float | None]:
-    """Return (serialisation, transfer): most useful time / ideal window, ideal window / window; None if not known."""
+def _split(most_useful: int, window: int, saved: int | None) -> tuple[float | None, float | None, float | None]:
+    """Return (serialisation, transfer, product): most useful time / ideal window x ideal window / window; else Nones."""
     if saved is None:
-        return None, None
+        return None, None, None
     ideal = min(max(window - saved, most_useful), window)
-    return _divide(most_useful, ideal), _divide(ideal, window)
+    serialisation, transfer = _divide(most_useful, ideal), _divide(ideal, window)
+    return serialisation, transfer, serialisation * transfer
 
 
 def _divide(part: int, whole: int) -> float:
