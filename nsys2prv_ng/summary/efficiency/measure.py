@@ -125,7 +125,7 @@ def rate_host(host: HostTimes, window: int, saved: int | None = None) -> numbers
 
 
 def _split(most_useful: int, window: int, saved: int | None) -> tuple[float | None, float | None, float | None]:
-    """Return (serialisation, transfer, product): most useful time / ideal window x ideal window / window; else Nones."""
+    """Return (serialisation, transfer, product): most useful time / ideal window x ideal window / window; or None."""
     if saved is None:
         return None, None, None
     ideal = min(max(window - saved, most_useful), window)
