@@ -33,7 +33,7 @@ from nsys2prv_ng.comparison.comparability import count_gpus, count_processes
 from nsys2prv_ng.comparison.model import STRONG, WEAK, Comparability, Scaling, ScalingRun, Side
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.report.diagnostics import REMEDY
-from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, HostEfficiency, WindowEfficiency
+from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, EfficiencyTrees, HostEfficiency, WindowEfficiency
 from nsys2prv_ng.summary.efficiency.table import DEVICE_TERMS, HOST_TERMS, applies, list_device_scores, list_scores
 from nsys2prv_ng.summary.efficiency.windows import find_most_compute
 from nsys2prv_ng.summary.job import JobSummary
@@ -128,8 +128,8 @@ def _measure(side: Side, *, by_step: bool, on_gpus: bool) -> _Measured:
     time = summary.duration_ns if efficiency is None else efficiency.window_ns
     if by_step and efficiency is not None and steps is not None:
         window, time, count = efficiency.in_steps, steps.median_ns, steps.count
-    trees = None if window is None else window.nccl_as_communication
-    host = None if trees is None else trees.host
+    trees = EfficiencyTrees(device=None, host=None) if window is None else window.nccl_as_communication
+    host = trees.host
     useful, units = None, count_gpus(summary)
     hides_compute = window is not None and find_most_compute(window) is not None
     if on_gpus and window is not None and window.losses is not None and not hides_compute:
@@ -137,9 +137,8 @@ def _measure(side: Side, *, by_step: bool, on_gpus: bool) -> _Measured:
     elif not on_gpus and window is not None and host is not None:
         units = window.threads
         useful = Fraction(round(host.parallel * units * window.window_ns), count)
-    device = None if trees is None else trees.device
     gpus, processes = _get_size(summary)
-    return _Measured(side, processes, gpus, units, time, useful, hides_compute, device, host)
+    return _Measured(side, processes, gpus, units, time, useful, hides_compute, trees.device, host)
 
 
 # ---- rates -----------------------------------------------------------------------------------------------------------

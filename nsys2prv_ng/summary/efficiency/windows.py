@@ -150,7 +150,8 @@ def describe_steps(steps: StepNumbers) -> str:
             short, long = map(format_time, steps.turns_ns)
             times += f", alternating between {short} and {long}"
         times += f", {format_time(steps.min_ns)} to {format_time(steps.max_ns)}"
-        times += f" (spread {_format_spread(steps.spread)}), slowest {steps.slowest}"
+        spread = format_percent(steps.spread, 1) if steps.spread < _FACTOR else f"{steps.spread:,.0f} times the median"
+        times += f" (spread {spread}), slowest {steps.slowest}"
     if steps.drift is not None:
         speed = "slower" if steps.drift > 0 else "faster"
         share = format_percent(abs(steps.drift), 1)
@@ -163,8 +164,3 @@ def describe_steps(steps: StepNumbers) -> str:
 
 def _describe_rank(rank: StepOfRank) -> str:
     return f"{format_time(rank.median_without_waiting_ns)} ({name_task(rank.rank, rank.task)})"
-
-
-def _format_spread(spread: float) -> str:
-    """Return (max - min) / median as a percentage, or as a factor if it is large."""
-    return format_percent(spread, 1) if spread < _FACTOR else f"{spread:,.0f} times the median"

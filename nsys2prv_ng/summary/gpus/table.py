@@ -93,12 +93,8 @@ def tabulate_gaps(gpus: Sequence[GpuNumbers], shift_ns: int = 0) -> grid.Grid:
         start = grid.Moment(None if at is None else at + shift_ns)
         rows.append([grid.Name(_name_gpu(gpu)), memory, grid.Count(gpu.gaps), *map(grid.Ns, times), start])
     memory_column = grid.Column("peak memory", optional=True)
-    return grid.Grid(
-        columns=grid.make_columns("GPU", memory_column, "gaps", "total", "mean", "longest", "starts at"),
-        rows=rows,
-        more="GPUs",
-        weights=_weigh_by_idle_time(gpus),
-    )
+    columns = grid.make_columns("GPU", memory_column, "gaps", "total", "mean", "longest", "starts at")
+    return grid.Grid(columns=columns, rows=rows, more="GPUs", weights=_weigh_by_idle_time(gpus))
 
 
 def tabulate_causes(gpus: Sequence[GpuNumbers]) -> grid.Grid:

@@ -129,7 +129,7 @@ def _count_not_split(job: Job, waits: Waits, at: IntArray, unmatched: IntArray) 
     lacking = [job.whole.rows[index] for index in np.flatnonzero(lacks_payload).tolist()]
     in_lacking = np.isin(waits.row[at], np.concatenate([waits.row[:0], *lacking]))
     without = in_lacking & ~waits.is_mpi[at] & (waits.verdict[at] == NOT_MATCHED)
-    not_split = {verdict: reason for verdict, reason in REASONS.items() if verdict != BELOW_UNCERTAINTY}
+    not_split: dict[int, str] = {verdict: reason for verdict, reason in REASONS.items() if verdict != BELOW_UNCERTAINTY}
     counts = {reason: int(((waits.verdict[at] == verdict) & ~without).sum()) for verdict, reason in not_split.items()}
     counts[REASONS[NOT_MATCHED]] += int(unmatched[~lacks_payload].sum())
     counts[NO_PAYLOAD] = int(without.sum() + unmatched[lacks_payload].sum())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from nsys2prv_ng.sources.nccl.communicators import format_members
 from nsys2prv_ng.summary.waits import numbers
@@ -45,16 +46,11 @@ def tabulate_mpi_waits(waits: numbers.WaitNumbers) -> Grid:
     return _tabulate(caption, ["", "MPI time", "wait time", Column("transfer", minor=True)], rows, scale)
 
 
-def _tabulate(
-    caption: str,
-    titles: Sequence[str | Column],
-    rows: Sequence[_Row],
-    scale: int,
-    *,
-    names: int = 1,
-    tight: bool = False,
-) -> Grid:
-    """Return a table of tasks. The parts of a bar add up to the time of the task; a time of `scale` fills the cell."""
+def _tabulate(caption: str, titles: Sequence[str | Column], rows: Sequence[_Row], scale: int, **settings: Any) -> Grid:
+    """Return a table of tasks. The parts of a bar add up to the time of the task; a time of `scale` fills the cell.
+
+    `settings`: further fields of the table.
+    """
     has_unsplit = any(task.unsplit_ns for _, task, _ in rows)
     cells: list[list[Cell]] = []
     bars = []
@@ -63,21 +59,15 @@ def _tabulate(
         bars.append(Bar([*waiting, BarPart("transfer", _TRANSFER, task.transfer_ns), unsplit], scale))
         row = [*first, Ns(task.unsplit_ns) if has_unsplit else "", Count(task.last)]
         cells.append([*row, Ns(task.caused_wait_ns), bars[-1]])
+    unclassified = Column("unclassified", optional=True, minor=True)
     return Grid(
         caption=caption,
-        columns=make_columns(
-            *titles,
-            Column("unclassified", optional=True, minor=True),
-            "last arrival",
-            "wait caused",
-            Column("", wide=True),
-        ),
+        columns=make_columns(*titles, unclassified, "last arrival", "wait caused", Column("", wide=True)),
         rows=cells,
-        names=names,
         more="that cause less wait",
         weights=[(task.caused_wait_ns, task.wait_ns) for _, task, _ in rows],
-        tight=tight,
         legend=list(dict.fromkeys((part.hue, part.text) for bar in bars for part in bar.parts if part.amount)),
+        **settings,
     )
 
 
