@@ -76,7 +76,7 @@ def compare(
     if as_json:
         print_json(comparison)
     elif as_markdown:
-        from nsys2prv_ng.comparison.markdown import format_markdown
+        from nsys2prv_ng.comparison.result import format_markdown
 
         print(format_markdown(comparison, shows_details=shows_details, shows_all=shows_all))
     else:

@@ -8,6 +8,7 @@ Facts that a summary of an older version lacks are not checked; this is a findin
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -56,7 +57,7 @@ def check_comparability(sides: Sequence[Side]) -> Comparability:
     hidden = [side for side, numbers in rated if find_most_compute(numbers) is not None]
     older = [side for side in sides if side.summary.facts is None]
     checks = (
-        _find_same_captures(list_each_capture(sides)),
+        _find_same_captures(sides),
         _find_unlike_captures(sides),
         _find_other_machines(sides),
         _compare("number of GPUs", gpus, WARNING, _BY_PLACE),
@@ -80,33 +81,29 @@ def check_comparability(sides: Sequence[Side]) -> Comparability:
     return Comparability(sorted(findings, key=lambda finding: finding.severity != WARNING))
 
 
-def list_each_capture(sides: Sequence[Side]) -> list[Side]:
-    """Return each capture as a side of its own; several of one side are numbered."""
-    return [
-        Side(f"{side.label}, capture {number}" if side.captures else side.label, capture)
-        for side in sides
-        for number, capture in enumerate(side.every, 1)
-    ]
-
-
 # ---- what was captured -----------------------------------------------------------------------------------------------
 
 
 def _find_same_captures(sides: Sequence[Side]) -> Iterator[Finding]:
-    """Yield a finding for each set of sides that have captures in common."""
+    """Yield a finding for each set of captures, of one side or several, that have reports in common."""
+    runs = [
+        (f"{side.label}, capture {number}" if side.captures else side.label, capture)
+        for side in sides
+        for number, capture in enumerate(side.every, 1)
+    ]
     holders: dict[object, list[int]] = {}
     reports: dict[object, int] = {}
-    for number, side in enumerate(sides):
-        for capture, count in _list_captures(side.summary).items():
+    for number, (_, summary) in enumerate(runs):
+        for capture, count in _list_captures(summary).items():
             holders.setdefault(capture, []).append(number)
             reports[capture] = count
-    common: dict[tuple[int, ...], int] = {}
+    common = Counter[tuple[int, ...]]()
     for capture, numbers in holders.items():
         if len(numbers) > 1:
-            common[tuple(numbers)] = common.get(tuple(numbers), 0) + reports[capture]
+            common[tuple(numbers)] += reports[capture]
     for group, count in common.items():
-        labels = _list_labels(sides[number].label for number in group)
-        is_all = all(count == sides[number].summary.reports for number in group)
+        labels = _list_labels(runs[number][0] for number in group)
+        is_all = all(count == runs[number][1].reports for number in group)
         what = "are of the same reports" if is_all else f"have {count_noun(count, 'report')} in common"
         yield Finding(WARNING, f"{labels} {what}: only what was chosen of them can differ", _SCALING)
 

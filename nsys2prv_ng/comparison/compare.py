@@ -7,23 +7,24 @@ both sides: then the work of the step differs by this ratio. The range with most
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
 from nsys2prv_ng.comparison.comparability import check_comparability
-from nsys2prv_ng.comparison.model import Kind, Pair, Samples, Side, SideNumbers, Table, Verdict, WorkUnits
-from nsys2prv_ng.comparison.prediction import find_prediction
+from nsys2prv_ng.comparison.model import Kind, Pair, Prediction, Samples, Side, SideNumbers, Table, Verdict, WorkUnits
 from nsys2prv_ng.comparison.result import Comparison
 from nsys2prv_ng.comparison.scaling import make_scaling
 from nsys2prv_ng.comparison.sides import describe_captures, find_table_capture, has_steps, list_step_times
 from nsys2prv_ng.comparison.tables import covers_its_steps, make_tables
-from nsys2prv_ng.summary.difference import statistics
-from nsys2prv_ng.summary.difference.budget import Windows, find_cause, list_captures, list_windows, make_budget
-from nsys2prv_ng.summary.difference.changes import find_changes
+from nsys2prv_ng.replay import changes as what
+from nsys2prv_ng.summary.difference import budget, statistics
+from nsys2prv_ng.summary.difference.changes import Change, find_changes
+from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_MPI, PARTS
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.ranges.numbers import RepeatedRange
 from nsys2prv_ng.text.formatting import format_time, shorten_range_name
+from nsys2prv_ng.text.names import USER_CODE
 
 
 def compare_sides(sides: Sequence[Side], scaling: str | None = None) -> Comparison:
@@ -41,16 +42,24 @@ def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
     """Compare two sides, without the prevented tables."""
     by_step = has_steps(a) and has_steps(b) and "steps" not in prevented
     samples: Samples = "captures" if a.captures or b.captures else "steps"
-    before, after = (_list_samples(side, samples, by_step=by_step) for side in (a, b))
+    before, after = (
+        budget.list_captures(side.every, by_step=by_step)
+        if samples == "captures"
+        else budget.list_windows(side.summary, by_step=by_step)
+        for side in (a, b)
+    )
     verdict = _decide(before, after, samples, by_step=by_step)
     per_step = covers_its_steps(a.summary), covers_its_steps(b.summary)
     if not by_step and any(per_step):  # one side covers its steps, the other all its time or other steps
         before, after = (side._replace(parts=[{} for _ in side.ns]) for side in (before, after))
-    rows = make_budget(before, after)
+    rows = budget.make_budget(before, after)
     tables = make_tables(a.summary, b.summary, totals=per_step[0] == per_step[1])
     allowed = [table for table in tables if table.key not in prevented]
+    hidden = [table.key.replace("_", " ") for table in tables if table.key in prevented]
+    notes = _list_notes(a, b, verdict, per_step)
+    notes += [f"no tables of {', '.join(hidden)}, because the runs were not traced alike"] if hidden else []
     explains = by_step and all(per_step)
-    cause = find_cause(a.summary, b.summary, rows, by_step=by_step)
+    cause = budget.find_cause(a.summary, b.summary, rows, by_step=by_step)
     changes = find_changes(a.summary, b.summary, rows, verdict.a_ns, prevented) if explains else []
     return Pair(
         verdict=verdict,
@@ -61,24 +70,11 @@ def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
         rows=rows,
         cause=cause,
         tables=allowed,
-        notes=[*_list_notes(a, b, verdict, per_step), *_list_prevented(tables, prevented)],
+        notes=notes,
         units=find_units(a.summary, b.summary, verdict) if explains and "ranges" not in prevented else None,
         changes=changes,
         prediction=find_prediction(a, b, verdict, rows, changes, cause, allowed) if explains else None,
     )
-
-
-def _list_samples(side: Side, samples: Samples, *, by_step: bool) -> Windows:
-    """Return the samples of a side: the steps of its capture, or its captures."""
-    if samples == "captures":
-        return list_captures(side.every, by_step=by_step)
-    return list_windows(side.summary, by_step=by_step)
-
-
-def _list_prevented(tables: Sequence[Table], prevented: frozenset[str]) -> list[str]:
-    """Return a note on the tables that are missing because their rows mean something else on each side."""
-    names = [table.key.replace("_", " ") for table in tables if table.key in prevented]
-    return [f"no tables of {', '.join(names)}, because the runs were not traced alike"] if names else []
 
 
 def _measure(side: Side) -> SideNumbers:
@@ -105,7 +101,7 @@ def _measure(side: Side) -> SideNumbers:
     )
 
 
-def _decide(a: Windows, b: Windows, samples: Samples, *, by_step: bool) -> Verdict:
+def _decide(a: budget.Windows, b: budget.Windows, samples: Samples, *, by_step: bool) -> Verdict:
     """Return the verdict on the medians of both sides."""
     before, after = statistics.find_median(a.ns), statistics.find_median(b.ns)
     change = (after - before) / before if before else None
@@ -148,12 +144,11 @@ def _list_notes(a: Side, b: Side, verdict: Verdict, per_step: tuple[bool, bool])
 def _describe_evidence(a: Side, b: Side, verdict: Verdict) -> list[str]:
     """Return notes on what the captures can show."""
     if verdict.samples == "captures":
-        places = ", ".join(
-            f"capture {find_table_capture(side) + 1} of {name}"
-            for name, side in (("{a}", a), ("{b}", b))
-            if side.captures
-        )
-        return [f"all tables but the first are of {places}, with the median step nearest to that of all captures"]
+        sides = (("{a}", a), ("{b}", b))
+        places = [f"capture {find_table_capture(side) + 1} of {name}" for name, side in sides if side.captures]
+        return [
+            f"all tables but the first are of {', '.join(places)}, with the median step nearest to that of all captures"
+        ]
     if not verdict.is_significant:
         return []
     return ["one capture per run is weak evidence: compare several (A1... + A2... -- B1... + B2...)"]
@@ -195,20 +190,109 @@ def find_units(a: JobSummary, b: JobSummary, verdict: Verdict) -> WorkUnits | No
 def _list_ranges(summary: JobSummary) -> dict[_Key, _Unit]:
     """Return all ranges but those of the steps themselves."""
     step = None if summary.steps is None else summary.steps.name
-    return {
-        (each.domain, each.name): _Unit(_count_per_step(each), each.depth, each.total_ns)
-        for each in summary.ranges
-        if each.name != step
-    }
-
-
-def _count_per_step(each: RepeatedRange) -> int:
-    """Return how often each rank opens a range in each step; 0 if not equally often."""
-    counts = {task.per_step for task in each.tasks}
-    return counts.pop() if len(counts) == 1 else 0
+    units = {}
+    for each in summary.ranges:
+        counts = {task.per_step for task in each.tasks}
+        if each.name != step:
+            times = counts.pop() if len(counts) == 1 else 0
+            units[each.domain, each.name] = _Unit(times, each.depth, each.total_ns)
+    return units
 
 
 def _are_most(ranges: Mapping[_Key, _Unit], keys: list[_Key], depth: int) -> bool:
     """Return whether some ranges have at least half of the time of all ranges at their depth."""
     whole = sum(each.ns for each in ranges.values() if each.depth == depth)
     return whole > 0 and 2 * sum(ranges[key].ns for key in keys) >= whole
+
+
+_Target = tuple[str, str | int]
+"""The target of a change, with its name or rank; "" for targets without."""
+_ON_HOSTS = ((what.HOST, ""),)
+_BY_PART: dict[str, Sequence[_Target]] = {
+    PARTS["moving_ns"]: ((what.NETWORK, ""),),
+    PARTS["not_split_ns"]: ((what.NETWORK, ""), (what.WAITS, "")),
+    PARTS["waiting_ns"]: ((what.WAITS, ""),),
+    PARTS["memory_ns"]: ((what.COPIES, ""),),
+    budget.HOST_BOUND: _ON_HOSTS,
+    USER_CODE: _ON_HOSTS,
+    IN_MPI: ((what.NETWORK, ""), (what.WAITS, "")),
+}
+"""What to change to shorten a part of the step."""
+
+
+def find_prediction(
+    a: Side,
+    b: Side,
+    verdict: Verdict,
+    rows: Sequence[budget.BudgetRow],
+    changes: Sequence[Change],
+    cause: str,
+    tables: Sequence[Table],
+) -> Prediction | None:
+    """Return the scenario of the slower side that saves most of those related to the difference; None without one.
+
+    Related is what the slower side has more of: what changed most, the MPI calls that differ, and the largest part of
+    the difference. `cause`: the range with most of its host-bound time.
+    """
+    if verdict.kind not in ("faster", "slower"):
+        return None
+    slower = a if verdict.kind == "faster" else b
+    numbers = slower.summary.what_if
+    if numbers is None:
+        return None
+    sign = -1 if slower is a else 1
+    related = {
+        *_list_of_changes([change for change in changes if change.difference_ns * sign > 0], slower.summary),
+        *_list_of_calls(tables, sign),
+        *_list_of_largest(rows, sign, cause),
+    }
+    scenarios = [scenario for scenario in numbers.scenarios if related.intersection(_list_targets(scenario.changes))]
+    best = replace(numbers, scenarios=scenarios).best
+    return None if best is None else Prediction(slower.label, best.change, best.saving_ns)
+
+
+def _list_of_changes(changes: Iterable[Change], summary: JobSummary) -> Iterator[_Target]:
+    """Yield the targets of what changed most. `summary`: of the slower side."""
+    functions = {nccl.function for nccl in summary.nccl}
+    for change in changes:
+        if change.rank is not None:
+            yield what.RANK, change.rank
+        if change.kind == "transfer":
+            yield what.NETWORK if change.name in functions else what.COPIES, ""
+        elif change.kind == "kernel":
+            yield what.KERNEL, change.name
+            yield what.CLASS, change.name
+            yield from ((what.CLASS, own.kernel_class) for own in summary.kernels if own.name == change.name)
+        else:
+            yield change.kind, change.name
+
+
+def _list_of_calls(tables: Sequence[Table], sign: int) -> Iterator[_Target]:
+    """Yield the network if MPI calls take longer on the slower side, for their wait time or their transfers."""
+    rows = [row for table in tables if table.key == "mpi" for row in table.rows]
+    if any(row.differs and ((row.b or 0) - (row.a or 0)) * sign > 0 for row in rows):
+        yield what.NETWORK, ""
+
+
+def _list_of_largest(rows: Sequence[budget.BudgetRow], sign: int, cause: str) -> Iterator[_Target]:
+    """Yield the targets that shorten the largest part of the difference."""
+    largest = max(rows[:-1], key=lambda row: row.difference_ns * sign, default=None)
+    if largest is None or largest.difference_ns * sign <= 0:
+        return
+    part, _, kernel_class = largest.name.partition(": ")
+    if part == COMPUTE and kernel_class:
+        yield what.CLASS, kernel_class
+    if part == budget.HOST_BOUND and cause:
+        yield what.RANGE, cause
+    yield from _BY_PART.get(part, ())
+
+
+def _list_targets(changes: Iterable[what.Change]) -> Iterator[_Target]:
+    """Yield the targets of the changes of a scenario."""
+    for change in changes:
+        if change.target in what.NAMED:
+            yield change.target, change.name
+        elif change.target == what.RANK:
+            yield from ((what.RANK, rank) for rank in change.ranks or ())
+        else:
+            yield change.target, ""

@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from nsys2prv_ng.comparison import sentences
 from nsys2prv_ng.comparison.model import Pair, Table, TableRow
-from nsys2prv_ng.comparison.sentences import (
-    format_change,
-    format_count,
-    format_p,
-    format_value,
-    format_value_difference,
-    is_shown,
-    join_values,
-)
 from nsys2prv_ng.summary.difference.budget import BudgetRow
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_difference, format_signed
 from nsys2prv_ng.text.grid import Cell, Column, Grid, Name, make_columns
@@ -60,7 +52,7 @@ def list_parts(pair: Pair, most: int | None = None, *, shows_all: bool) -> list[
     `most`: the number of larger parts; None: all that differ. `shows_all`: all parts are larger ones.
     """
     *parts, rest = pair.rows
-    rows = [row for row in parts if shows_all or is_shown(row, pair)][:most]
+    rows = [row for row in parts if shows_all or sentences.is_shown(row, pair)][:most]
     hidden = [row for row in parts if row not in rows]
     if hidden:
         a_ns, b_ns = sum(row.a_ns for row in hidden), sum(row.b_ns for row in hidden)
@@ -85,9 +77,9 @@ def lay_out_parts(pair: Pair, labels: Sequence[str], most: int | None = None, *,
 
 def _lay_out_part(row: BudgetRow, whole: int) -> list[Cell]:
     """Return the cells of a part. `whole`: the step of the first side (ns), of which its change is a share."""
-    share = format_change(row.difference_ns / whole if whole else None)
+    share = sentences.format_change(row.difference_ns / whole if whole else None)
     times = [format_signed(row.a_ns), format_signed(row.b_ns), format_difference(row.difference_ns)]
-    return [Name(row.name), *times, share, "" if row.p is None else format_p(row.p)]
+    return [Name(row.name), *times, share, "" if row.p is None else sentences.format_p(row.p)]
 
 
 # ---- other tables ----------------------------------------------------------------------------------------------------
@@ -123,8 +115,8 @@ def lay_out_table(
     titles += [Column(COUNT, optional=True), Column(SIZE, optional=True)]
     rows: list[list[Cell]] = []
     for row in shown:
-        count = join_values(format_count(row.count_a), format_count(row.count_b))
-        size = join_values(format_bytes(row.bytes_a), format_bytes(row.bytes_b))
+        count = sentences.join_values(sentences.format_count(row.count_a), sentences.format_count(row.count_b))
+        size = sentences.join_values(format_bytes(row.bytes_a), format_bytes(row.bytes_b))
         more = ["" if text == "-" else text for text in (count, size)]
         rows.append([Name(row.name), Name(row.detail), *_lay_out_values(row, table.unit), *more])
     below = [text for row in shown for text in _list_names(row, pair, quote, most_names)]
@@ -134,19 +126,19 @@ def lay_out_table(
 def _lay_out_values(row: TableRow, unit: str) -> list[str]:
     """Return the values of both sides, their difference, and the relative change; no such change of shares."""
     a, b = row.a, row.b
-    texts = [format_value(a, unit), format_value(b, unit)]
+    texts = [sentences.format_value(a, unit), sentences.format_value(b, unit)]
     if a is None or b is None:
         only = "new" if a is None else "gone"
         return [*texts, only, *([] if unit == "ratio" else [""])]
-    texts.append(format_value_difference(b - a, "%" if row.name.endswith(_PERCENT) else unit))
-    return texts if unit == "ratio" else [*texts, format_change((b - a) / a if a else None)]
+    texts.append(sentences.format_value_difference(b - a, "%" if row.name.endswith(_PERCENT) else unit))
+    return texts if unit == "ratio" else [*texts, sentences.format_change((b - a) / a if a else None)]
 
 
 def _list_names(row: TableRow, pair: Pair, quote: Callable[[str], str], most_names: int | None) -> list[str]:
     """Return a sentence for each side that lists the names in a row that only this side has."""
     texts = []
     for label, names in ((pair.a.label, row.only_a), (pair.b.label, row.only_b)):
-        most = len(names) if most_names is None else most_names
-        listed = ", ".join(map(quote, names[:most])) + (f" and {len(names) - most:,} more" if len(names) > most else "")
-        texts += [f"{quote(row.name)} only in {quote(label)}: {listed}"] if names else []
+        shown = names[:most_names]
+        more = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
+        texts += [f"{quote(row.name)} only in {quote(label)}: {', '.join(map(quote, shown))}{more}"] if names else []
     return texts

@@ -234,10 +234,6 @@ class Scaling:
     runs: list[ScalingRun]
     notes: list[str]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the numbers as `json.dumps` takes them."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Finding:
@@ -288,6 +284,6 @@ class ComparisonNumbers:
             **self.comparability.to_dict(),
             **pairs[0],
             "comparisons": pairs,
-            "scaling": None if self.scaling is None else self.scaling.to_dict(),
+            "scaling": None if self.scaling is None else asdict(self.scaling),
             "traces": self.traces,
         }

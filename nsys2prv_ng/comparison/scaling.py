@@ -33,7 +33,7 @@ from nsys2prv_ng.comparison.comparability import count_gpus, count_processes
 from nsys2prv_ng.comparison.model import STRONG, WEAK, Comparability, Scaling, ScalingRun, Side
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.report.diagnostics import REMEDY
-from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, HostEfficiency, WindowEfficiency
+from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, EfficiencyTrees, HostEfficiency, WindowEfficiency
 from nsys2prv_ng.summary.efficiency.table import DEVICE_TERMS, HOST_TERMS, applies, list_device_scores, list_scores
 from nsys2prv_ng.summary.efficiency.windows import find_most_compute
 from nsys2prv_ng.summary.job import JobSummary
@@ -77,7 +77,7 @@ def make_scaling(sides: Sequence[Side], comparability: Comparability, scaling: s
     runs = [_measure(side, by_step=step_name is not None, on_gpus=on_gpus) for side in sides]
     runs.sort(key=lambda run: (run.gpus, run.processes))
     first, last = runs[0], runs[-1]
-    alike = _has_one_model(runs)
+    alike = all(run.gpus * first.processes == first.gpus * run.processes for run in runs)  # GPUs per process
     kind, rule = scaling, ""
     if kind is None and alike:
         is_known = step_name is not None or all(_has_no_steps(side.summary) for side in sides)
@@ -91,7 +91,9 @@ def make_scaling(sides: Sequence[Side], comparability: Comparability, scaling: s
     if kind is None and not alike:
         notes.append("the runs differ in GPUs per process: rates that compare their work do not apply")
     if step_name is None:
-        notes.append(f"times are of whole windows, which may hold different work: {_explain_windows(sides)}")
+        lacking = any(_has_no_steps(side.summary) for side in sides)
+        why = "not every run has steps" if lacking else "the steps of the runs have different names"
+        notes.append(f"times are of whole windows, which may hold different work: {why}")
     return Scaling(
         kind=kind,
         is_chosen=scaling is not None,
@@ -119,11 +121,6 @@ def _has_no_steps(summary: JobSummary) -> bool:
     return summary.steps is None or summary.efficiency is None or summary.efficiency.in_steps is None
 
 
-def _explain_windows(sides: Sequence[Side]) -> str:
-    some = any(_has_no_steps(side.summary) for side in sides)
-    return "not every run has steps" if some else "the steps of the runs have different names"
-
-
 def _measure(side: Side, *, by_step: bool, on_gpus: bool) -> _Measured:
     summary = side.summary
     efficiency, steps, count = summary.efficiency, summary.steps, 1
@@ -131,8 +128,8 @@ def _measure(side: Side, *, by_step: bool, on_gpus: bool) -> _Measured:
     time = summary.duration_ns if efficiency is None else efficiency.window_ns
     if by_step and efficiency is not None and steps is not None:
         window, time, count = efficiency.in_steps, steps.median_ns, steps.count
-    trees = None if window is None else window.nccl_as_communication
-    host = None if trees is None else trees.host
+    trees = EfficiencyTrees(device=None, host=None) if window is None else window.nccl_as_communication
+    host = trees.host
     useful, units = None, count_gpus(summary)
     hides_compute = window is not None and find_most_compute(window) is not None
     if on_gpus and window is not None and window.losses is not None and not hides_compute:
@@ -140,15 +137,8 @@ def _measure(side: Side, *, by_step: bool, on_gpus: bool) -> _Measured:
     elif not on_gpus and window is not None and host is not None:
         units = window.threads
         useful = Fraction(round(host.parallel * units * window.window_ns), count)
-    device = None if trees is None else trees.device
     gpus, processes = _get_size(summary)
-    return _Measured(side, processes, gpus, units, time, useful, hides_compute, device, host)
-
-
-def _has_one_model(runs: Sequence[_Measured]) -> bool:
-    """Return whether all runs have the same number of GPUs per process."""
-    first = runs[0]
-    return all(run.gpus * first.processes == first.gpus * run.processes for run in runs)
+    return _Measured(side, processes, gpus, units, time, useful, hides_compute, trees.device, host)
 
 
 # ---- rates -----------------------------------------------------------------------------------------------------------

@@ -270,8 +270,7 @@ def _describe_scenario(change: what.Change, run: str, quote: Quote) -> str:
 
 def describe_runs(pair: Pair, quote: Quote) -> list[str]:
     """Return what each run is, with the confidence limits of its median."""
-    runs = zip((pair.a, pair.b), _quote_runs(pair, quote), strict=True)
-    return [_describe_side(side, name) for side, name in runs]
+    return [_describe_side(*run) for run in zip((pair.a, pair.b), _quote_runs(pair, quote), strict=True)]
 
 
 def _describe_side(side: SideNumbers, name: str) -> str:

@@ -9,15 +9,15 @@ Kernels are matched by their exact name, then without template arguments, then b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from nsys2prv_ng.comparison.model import Table, TableRow
 from nsys2prv_ng.summary.difference.budget import LEAST
 from nsys2prv_ng.summary.difference.statistics import NOISE
-from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, HostEfficiency, WindowEfficiency
+from nsys2prv_ng.summary.efficiency.numbers import WindowEfficiency
 from nsys2prv_ng.summary.efficiency.windows import are_steps
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.links.words import name_class
@@ -97,7 +97,9 @@ def _sort(rows: Sequence[TableRow]) -> list[TableRow]:
     return sorted(rows, key=lambda row: -abs((row.b or 0) - (row.a or 0)))
 
 
-def _compare_values(before: Mapping[str, float], after: Mapping[str, float], least: float) -> list[TableRow]:
+def _compare_values(
+    before: Mapping[str, float | None], after: Mapping[str, float | None], least: float
+) -> list[TableRow]:
     """Return a row for each name, names of the first side first."""
     names = dict.fromkeys([*before, *after])
     values = [(name, before.get(name), after.get(name)) for name in names]
@@ -129,12 +131,8 @@ def _measure(side: Scaled, parts: Sequence[_Sum]) -> tuple[float | None, float |
     sizes = [part.size for part in parts if part.size is not None]
     tasks = max(part.tasks for part in parts)
     total = ns / side.steps / (tasks or side.gpus)
-    return (
-        ns / count if tasks and count else total,
-        total,
-        count / side.steps,
-        sum(sizes) / side.steps if sizes else None,
-    )
+    size = sum(sizes) / side.steps if sizes else None
+    return ns / count if tasks and count else total, total, count / side.steps, size
 
 
 def _compare_activity(a: Scaled, b: Scaled) -> Table:
@@ -161,73 +159,62 @@ def _sum_activity(side: Scaled) -> dict[str, float]:
 
 def _compare_kernels(a: Scaled, b: Scaled) -> Table:
     """Compare kernels by name. Names that only one side has are compared by class, as sums."""
-    sides = [
-        _group((kernel.name, _Sum(kernel.total_ns, kernel.count)) for kernel in side.summary.kernels) for side in (a, b)
-    ]
-    classes = [{kernel.name: kernel.kernel_class for kernel in side.summary.kernels} for side in (a, b)]
+    kernels = a.summary.kernels, b.summary.kernels
+    in_a, in_b = (_group((each.name, _Sum(each.total_ns, each.count)) for each in side) for side in kernels)
+    class_a, class_b = ({each.name: each.kernel_class for each in side} for side in kernels)
     rows = []
-    for match in match_names(*classes):
-        in_a, in_b = (
-            [part for name in names for part in parts[name]]
-            for names, parts in zip((match.a, match.b), sides, strict=True)
-        )
+    for match in match_names(class_a, class_b):
+        parts_a = [part for name in match.a for part in in_a[name]]
+        parts_b = [part for name in match.b for part in in_b[name]]
         if match.by_class:
-            row = _make_row(f"other {match.name} kernels", match.name, a, b, in_a, in_b)
+            row = _make_row(f"other {match.name} kernels", match.name, a, b, parts_a, parts_b)
             rows.append(replace(row, only_a=tuple(match.a), only_b=tuple(match.b)))
         else:
-            kind = next(side[name] for side, names in zip(classes, (match.a, match.b), strict=True) for name in names)
-            rows.append(_make_row(match.name, kind, a, b, in_a, in_b))
+            kind = class_a[match.a[0]] if match.a else class_b[match.b[0]]
+            rows.append(_make_row(match.name, kind, a, b, parts_a, parts_b))
     return Table("kernels", f"Kernels, {_per(a, 'GPU')}", "ns", _sort(rows))
 
 
 _SUMMED: dict[str, tuple[str, Callable[[JobSummary], Iterable[tuple[str, _Sum]]]]] = {
     "ranges": (
         "NVTX ranges: mean time, count {per_step}",
-        lambda summary: (
+        lambda job: (
             (shorten_range_name(each.domain, each.name), _Sum(each.total_ns, each.count, tasks=len(each.tasks)))
-            for each in summary.ranges
+            for each in job.ranges
         ),
     ),
     "range_tree": (
         "GPU time launched in NVTX ranges, {per_gpu}",
-        lambda summary: (
+        lambda job: (
             (" > ".join(path) or NO_RANGE, _Sum(node.gpu_ns, node.operations))
-            for path, node in zip(list_paths(summary.range_tree), summary.range_tree, strict=True)
+            for path, node in zip(list_paths(job.range_tree), job.range_tree, strict=True)
         ),
     ),
     "nccl": (
         "NCCL time by function, wait time included, {per_gpu}",
-        lambda summary: ((nccl.function, _Sum(nccl.kernel_ns, nccl.calls, nccl.bytes)) for nccl in summary.nccl),
+        lambda job: ((nccl.function, _Sum(nccl.kernel_ns, nccl.calls, nccl.bytes)) for nccl in job.nccl),
     ),
     "collectives": (
         "NCCL collectives: mean data transfer, count {per_step}",
-        lambda summary: (
-            (
-                f"{part.function} of {format_bytes(part.bytes)} over {part.ranks} ranks",
-                _Sum(part.ns, part.count, tasks=1),
-            )
-            for part in (summary.waits.bandwidth if summary.waits is not None else ())
+        lambda job: (
+            (f"{one.function} of {format_bytes(one.bytes)} over {one.ranks} ranks", _Sum(one.ns, one.count, tasks=1))
+            for one in (() if job.waits is None else job.waits.bandwidth)
         ),
     ),
     "messages": (
         "Messages: mean data transfer from when both sides run, count {per_step}",
-        lambda summary: (
-            (
-                f"{rate.library} messages of {format_bytes(rate.bytes)} {name_class(rate)}",
-                _Sum(rate.ns, rate.count, tasks=1),
-            )
-            for rate in (() if summary.waits is None or summary.waits.links is None else summary.waits.links.sizes)
+        lambda job: (
+            (f"{one.library} messages of {format_bytes(one.bytes)} {name_class(one)}", _Sum(one.ns, one.count, tasks=1))
+            for one in (() if job.links is None else job.links.sizes)
         ),
     ),
     "mpi": (
         "MPI calls: mean time, count {per_step}",
-        lambda summary: ((call.call, _Sum(call.total_ns, call.count, tasks=summary.tasks)) for call in summary.mpi),
+        lambda job: ((call.call, _Sum(call.total_ns, call.count, tasks=job.tasks)) for call in job.mpi),
     ),
     "copies": (
         "Copies and sets, {per_gpu}",
-        lambda summary: (
-            (kind.operation, _Sum(kind.total_ns, kind.count, kind.bytes)) for kind in summary.memory_operations
-        ),
+        lambda job: ((kind.operation, _Sum(kind.total_ns, kind.count, kind.bytes)) for kind in job.memory_operations),
     ),
 }
 """Title of each table of sums, by its key, and what it sums up in a summary. Parts of one name are added up."""
@@ -281,9 +268,7 @@ def _compare_path(a: Scaled, b: Scaled) -> Table:
         return Table("critical_path", "", "ns", [])
     title = "Critical path by class, " + ("per step" if by_step else "in the time read")
     names = dict.fromkeys(name for path, _ in known for name in path.classes)
-    before, after = (
-        {name: path.classes.get(name, 0) / (steps if by_step else 1) for name in names} for path, steps in known
-    )
+    before, after = ({name: path.classes.get(name, 0) / (steps or 1) for name in names} for path, steps in known)
     return Table("critical_path", title, "ns", _sort(_compare_values(before, after, LEAST * sum(before.values()))))
 
 
@@ -294,9 +279,8 @@ def _compare_efficiencies(a: Scaled, b: Scaled) -> Table:
     rows = []
     if before is not None and after is not None:
         unknown = {name for rates in (before, after) for name, rate in rates.items() if rate is None}
-        rows = _compare_values(_skip(unknown, before), _skip(unknown, after), LEAST)
-    title = "Efficiencies" + (" in steps" if in_steps else "")
-    return Table("efficiencies", title, "ratio", rows)
+        rows = [row for row in _compare_values(before, after, LEAST) if row.name not in unknown]
+    return Table("efficiencies", "Efficiencies in steps" if in_steps else "Efficiencies", "ratio", rows)
 
 
 def choose_windows(summaries: Sequence[JobSummary]) -> tuple[list[WindowEfficiency | None], bool]:
@@ -307,29 +291,23 @@ def choose_windows(summaries: Sequence[JobSummary]) -> tuple[list[WindowEfficien
     return steps if in_steps else whole, in_steps
 
 
-def _skip(unknown: Set[str], rates: Mapping[str, float | None]) -> dict[str, float]:
-    return {name: rate for name, rate in rates.items() if rate is not None and name not in unknown}
-
-
 def _list_efficiencies(window: WindowEfficiency) -> dict[str, float | None]:
     """Return the efficiencies of GPUs in both conventions, and of main threads, by the names in the table."""
-    named: dict[str, float | None] = {}
-    conventions = (("NCCL as communication", window.nccl_as_communication), ("NCCL as useful", window.nccl_as_useful))
-    for convention, trees in conventions:
-        if trees.device is not None:
-            named |= {
-                f"GPUs, {convention}: {_name_rate(one.name)}": getattr(trees.device, one.name)
-                for one in fields(DeviceEfficiency)
-            }
-    host = window.nccl_as_communication.host
-    if host is not None:
-        named |= {f"main threads: {_name_rate(one.name)}": getattr(host, one.name) for one in fields(HostEfficiency)}
-    return named
+    trees = {
+        "GPUs, NCCL as communication": window.nccl_as_communication.device,
+        "GPUs, NCCL as useful": window.nccl_as_useful.device,
+        "main threads": window.nccl_as_communication.host,
+    }
+    return {
+        f"{whose}: {_name_rate(key)}": rate
+        for whose, tree in trees.items()
+        for key, rate in ({} if tree is None else vars(tree)).items()
+    }
 
 
-def _name_rate(field: str) -> str:
-    words = field.replace("mpi_", "MPI ").replace("pop_", "POP ").replace("_", " ")
-    return "device offload" if field == "offload" else words
+def _name_rate(key: str) -> str:
+    words = key.replace("mpi_", "MPI ").replace("pop_", "POP ").replace("_", " ")
+    return "device offload" if key == "offload" else words
 
 
 class Match(NamedTuple):

@@ -140,9 +140,9 @@ def _collect_ranges(job: Job, parts: Sequence[Table], caused: Mapping[str, int])
     table = totals.add_up(parts, ["domain", "name", "task"])
     ranges, steps = [], count_steps(job)
     for (domain, name), rows in groupby(make_rows(table), itemgetter("domain", "name")):
-        own = list(rows)
-        tasks = [_make_range(job, row, steps) for row in own]
-        depth = min(row["depth"] for row in own)
+        by_task = list(rows)
+        tasks = [_make_range(job, row, steps) for row in by_task]
+        depth = min(row["depth"] for row in by_task)
         slowest = choose_slowest(tasks, caused) if len(tasks) > 1 else None
         ranges.append(RepeatedRange(domain=domain, name=name, depth=depth, tasks=tasks, slowest_task=slowest))
     return sorted(ranges, key=lambda repeated: (-repeated.total_ns, repeated.domain, repeated.name))

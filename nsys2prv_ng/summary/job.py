@@ -7,18 +7,19 @@ its meaning, increase SUMMARY_VERSION.
 from __future__ import annotations
 
 import json
+import math
+import types
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, field, replace
+from dataclasses import MISSING, asdict, field, fields, is_dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
 from nsys2prv_ng.runtime.files import write_atomically
-from nsys2prv_ng.summary.build import Counted, build_dataclass, check_counts, check_links
 from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, StepNumbers
 from nsys2prv_ng.summary.efficiency.talp import write_talp
 from nsys2prv_ng.summary.gpus.numbers import GpuMetricNumbers, GpuNumbers
@@ -203,13 +204,14 @@ class JobSummary:
         verdict = fields.get("verdict")
         if verdict is not None and not isinstance(verdict, Mapping):
             raise ValueError("not a summary: its verdict is not an object")
-        summary = build_dataclass(cls, {**fields, "verdict": None})
-        check_counts(summary._list_counted())
-        if summary.waits is not None and summary.waits.links is not None:
-            check_links(summary.waits.links)
-        return summary if verdict is None else replace(summary, verdict=Verdict.from_dict(verdict))
+        summary = build_dataclass(cls, fields)
+        if any(row.count < 1 for row in summary._list_counted()):  # it has no mean
+            raise ValueError("a row counts nothing")
+        if summary.links is not None:
+            _check_links(summary.links)
+        return summary
 
-    def _list_counted(self) -> Iterator[Counted]:
+    def _list_counted(self) -> Iterator[_Counted]:
         """Yield all rows with a mean."""
         yield from self.kernels
         yield from self.calls
@@ -222,14 +224,13 @@ class JobSummary:
         yield from [] if self.memory is None else self.memory.calls
         if self.waits is not None:
             yield from self.waits.bandwidth
-            yield from [] if self.waits.links is None else self.waits.links.sizes
+        yield from [] if self.links is None else self.links.sizes
 
     def __repr__(self) -> str:
         """Return one line: all numbers are a hundred thousand characters."""
         sizes = {"report": self.reports, "rank": self.ranks, "GPU": len(self.gpus)}
-        limit = (
-            f", {clean_name(self.verdict.bottleneck)}" if self.verdict is not None and self.verdict.bottleneck else ""
-        )
+        bottleneck = "" if self.verdict is None else self.verdict.bottleneck
+        limit = f", {clean_name(bottleneck)}" if bottleneck else ""
         return f"<{type(self).__name__} of {count_nouns(sizes)}, {format_time(self.duration_ns)}{limit}>"
 
     def _repr_html_(self) -> str:
@@ -261,3 +262,71 @@ class JobSummary:
         except (ValueError, RecursionError) as error:
             what = str(error) if str(error).startswith("not a summary") else "not a summary"
             raise TranslationError(f"{path}: {what}; make it with nsys2prv-ng summary --json") from None
+
+
+T = TypeVar("T")
+
+
+def build_dataclass(cls: type[T], values: Mapping[str, Any]) -> T:
+    """Return an instance with these values; lists, tuples, dicts and dataclasses in it are built in the same way.
+
+    The metadata of a field may have another `key`, and a function that reads it from the text there (`read`). Keys that
+    are not fields of the class are ignored, so that later versions may add keys. Raises ValueError for a
+    value of a wrong type, an integer beyond 64 bits, a float that is not finite, and a field without a value.
+    """
+    hints = get_type_hints(cls)
+    arguments = {}
+    for one in fields(cls):  # type: ignore[arg-type]
+        key, read = one.metadata.get("key", one.name), one.metadata.get("read")
+        if key in values:
+            where = f"{cls.__name__}.{key}"
+            value = _build(hints[one.name] if read is None else str, values[key], where)
+            arguments[one.name] = value if read is None else read(value)
+        elif one.default is MISSING and one.default_factory is MISSING:
+            raise ValueError(f"{cls.__name__} has no {one.name}")
+    return cls(**arguments)
+
+
+def _build(hint: Any, value: Any, where: str) -> Any:
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        (hint,) = (argument for argument in arguments if argument is not type(None))
+        return _build(hint, value, where)
+    if origin is list and isinstance(value, list | tuple):
+        return [_build(arguments[0], item, where) for item in value]
+    if origin is tuple and isinstance(value, list | tuple) and len(value) == len(arguments):
+        return tuple(_build(part, item, where) for part, item in zip(arguments, value, strict=True))
+    if origin is dict and isinstance(value, Mapping):
+        return {_build(arguments[0], key, where): _build(arguments[1], item, where) for key, item in value.items()}
+    if isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping):
+        return build_dataclass(hint, value)
+    if hint is int and isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{where} is beyond 64 bits")
+    if hint is float and isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{where} is not finite")
+    if isinstance(hint, type) and isinstance(value, hint) and not (isinstance(value, bool) and hint is int):
+        return value
+    raise ValueError(f"{where} is {type(value).__name__}")
+
+
+class _Counted(Protocol):
+    """A row with the number of what it sums up."""
+
+    @property
+    def count(self) -> int: ...
+
+
+def _check_links(links: LinkNumbers) -> None:
+    """Raise ValueError if a link names a GPU, rank or node that is not listed, or an exchange sends nothing."""
+    of_nodes = [(link.sender, link.receiver) for link in links.node_links]
+    of_ends = [(link.sender, link.receiver) for link in links.links]
+    for slow in links.slow:
+        (of_nodes if slow.are_nodes else of_ends).append((slow.sender, slow.receiver))
+    of_rates = [(rate.sender, rate.receiver) for rate in links.rates]
+    for pairs, listed in ((of_nodes, links.nodes), (of_ends, links.ends), (of_rates, links.ends)):
+        if any(index is None or not 0 <= index < len(listed) for pair in pairs for index in pair):
+            raise ValueError("a link names what is not listed")
+    if any(sum(sent.bytes for sent in exchange.sent) < 1 for exchange in links.all_to_all):
+        raise ValueError("an exchange sends nothing")

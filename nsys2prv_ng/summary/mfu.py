@@ -30,15 +30,13 @@ def add_mfu(summary: JobSummary, flops_per_step: float | None = None, peak_tflop
 
     `flops_per_step`: of the whole job. `peak_tflops`: dense peak of one GPU (TFLOP/s).
     """
-    known = summary.flops
-    is_known = known is not None and known.steps > 0
-    if flops_per_step is None and not is_known and peak_tflops is None:
+    shapes = summary.flops
+    by_shapes = None if shapes is None or shapes.steps <= 0 else shapes.flops / shapes.steps
+    if flops_per_step is None and by_shapes is None and peak_tflops is None:
         return summary
     steps = summary.steps
     busy = [gpu for gpu in summary.gpus if gpu.span_ns]
-    per_step = 0.0 if flops_per_step is None else flops_per_step
-    if flops_per_step is None and known is not None and is_known:
-        per_step = known.flops / known.steps
+    per_step = by_shapes or 0.0 if flops_per_step is None else flops_per_step
     numbers = MfuNumbers(
         flops_per_step=per_step,
         is_given=flops_per_step is not None,
@@ -66,10 +64,8 @@ def _find_main_type(summary: JobSummary) -> str:
             sums[operator.number_type] += operator.flops  # type: ignore[assignment]
     del sums[""]
     if not sums:
-        found = find_number_types(
-            [kernel.name for kernel in summary.kernels], [kernel.kernel_class for kernel in summary.kernels]
-        )
-        for number_type, kernel in zip(found, summary.kernels, strict=True):
+        names, classes = ([getattr(kernel, key) for kernel in summary.kernels] for key in ("name", "kernel_class"))
+        for number_type, kernel in zip(find_number_types(names, classes), summary.kernels, strict=True):
             sums[number_type] += kernel.total_ns
         del sums[""]
     return max(sums, key=lambda name: (sums[name], name), default="")
@@ -81,20 +77,14 @@ def _find_peak(numbers: MfuNumbers, gpus: list[GpuNumbers], peak_tflops: float |
         return replace(numbers, peak_flops_per_s=peak_tflops * 1e12 * len(gpus))
     if not numbers.number_type:
         return replace(numbers, refused=f"no kernel name contains the number type: {_GIVE_PEAK}")
-    sources: list[str] = []
-    missing: list[str] = []
-    peak = 0.0
-    for gpu in gpus:
-        peaks = find_peaks(gpu.name)
-        if peaks is None or numbers.number_type not in peaks.tflops:
-            missing.append(gpu.name)
-        else:
-            sources.append(peaks.source)
-            peak += peaks.tflops[numbers.number_type] * 1e12
-    if missing:
-        names = join_first([quote_name(name) for name in sorted(set(missing))], _MOST_NAMES)
+    found = [(gpu.name, find_peaks(gpu.name)) for gpu in gpus]
+    known = [peaks for _, peaks in found if peaks is not None and numbers.number_type in peaks.tflops]
+    if len(known) < len(gpus):
+        missing = {name for name, peaks in found if peaks not in known}
+        names = join_first([quote_name(name) for name in sorted(missing)], _MOST_NAMES)
         return replace(numbers, refused=f"no {numbers.number_type} peak of {names} is known: {_GIVE_PEAK}")
-    return replace(numbers, peak_flops_per_s=peak, source="; ".join(sorted(set(sources))))
+    peak = sum(peaks.tflops[numbers.number_type] * 1e12 for peaks in known)
+    return replace(numbers, peak_flops_per_s=peak, source="; ".join(sorted({peaks.source for peaks in known})))
 
 
 def _rate(numbers: MfuNumbers) -> MfuNumbers:
@@ -102,14 +92,10 @@ def _rate(numbers: MfuNumbers) -> MfuNumbers:
     mfu = numbers.flops_per_step / (numbers.step_ns / 1e9 * numbers.peak_flops_per_s)
     if mfu <= 1:
         return replace(numbers, mfu=mfu)
-    causes = ["the number type of the peak"]
+    causes = "the number type of the peak"
     if numbers.is_given:
-        causes += ["whether the FLOPs are those of one step", "whether the reports of all ranks are here"]
-    return replace(numbers, refused=f"{format_percent(mfu, 1)} of the peak is impossible: check {_join(causes)}")
-
-
-def _join(texts: list[str]) -> str:
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+        causes += ", whether the FLOPs are those of one step and whether the reports of all ranks are here"
+    return replace(numbers, refused=f"{format_percent(mfu, 1)} of the peak is impossible: check {causes}")
 
 
 @dataclass(frozen=True)
@@ -122,65 +108,35 @@ class Peaks:
     tflops: Mapping[str, float]
 
 
-_HOPPER_SXM = {"FP64": 66.9, "FP32": 66.9, "TF32": 494.7, "FP16": 989.4, "BF16": 989.4, "FP8": 1978.9}
-
+_NUMBER_TYPES = "FP64", "FP32", "TF32", "FP16", "BF16", "FP8"
+_HOPPER_SXM = (66.9, 66.9, 494.7, 989.4, 989.4, 1978.9)
 # Only numbers of which a public copy was found in November 2026: others are better given by the user than wrong.
-PEAKS: tuple[Peaks, ...] = (
-    Peaks(
-        r"(Tesla |NVIDIA )?V100-SXM2-(16|32)GB",
-        "NVIDIA V100 datasheet, seen November 2026",
-        {"FP64": 7.8, "FP32": 15.7, "FP16": 125},
+_PUBLISHED: tuple[tuple[str, str, str, tuple[float | None, ...]], ...] = (
+    (r"(Tesla |NVIDIA )?V100-SXM2-(16|32)GB", "V100 datasheet", "", (7.8, 15.7, None, 125, None, None)),
+    (
+        r"(NVIDIA )?A100(-SXM4-[48]0GB|-PCIE-40GB| 80GB PCIe)", "A100 datasheet 1758950", "",
+        (19.5, 19.5, 156, 312, 312, None),
     ),
+    (r"(NVIDIA )?A40", "A40 datasheet", "", (None, 37.4, 74.8, 149.7, 149.7, None)),
+    (r"NVIDIA L4", "L4 product page", ", half of sparse", (None, None, None, 121, 121, 242.5)),
+    (r"NVIDIA L40", "L40 datasheet", "", (None, 90.5, 90.5, 181.05, 181.05, 362)),
+    (r"NVIDIA L40S", "L40S datasheet", "", (None, 91.6, 183, 362.05, 362.05, 733)),
+    (r"NVIDIA H100 80GB HBM3", "H100 architecture whitepaper", "", _HOPPER_SXM),
+    (r"NVIDIA H100 PCIe", "H100 datasheet", ", half of sparse", (None, None, None, 756.5, 756.5, None)),
+    (r"NVIDIA H100 NVL", "H100 datasheet", ", half of sparse", (60, 60, 417.5, 835.5, 835.5, 1670.5)),
+    (r"NVIDIA H200", "H200 datasheet", ": as H100 SXM", _HOPPER_SXM),
+    (r"NVIDIA B200", "Blackwell datasheet (HGX B200)", ", half of sparse", (37, 75, 1100, 2250, 2250, 4500)),
+    (r"NVIDIA GB200", "Blackwell datasheet (GB200 NVL72)", ", half of sparse", (40, 80, 1250, 2500, 2500, 5000)),
+    (r"NVIDIA GeForce RTX 4090", "Ada GPU architecture whitepaper", "", (None, 82.6, 82.6, 165.2, 165.2, 330.3)),
+)  # fmt: skip
+"""Names of a model, NVIDIA's document, a remark on its numbers, and the peak (TFLOP/s) for each number type."""
+PEAKS = tuple(
     Peaks(
-        r"(NVIDIA )?A100(-SXM4-[48]0GB|-PCIE-40GB| 80GB PCIe)",
-        "NVIDIA A100 datasheet 1758950, seen November 2026",
-        {"FP64": 19.5, "FP32": 19.5, "TF32": 156, "FP16": 312, "BF16": 312},
-    ),
-    Peaks(
-        r"(NVIDIA )?A40",
-        "NVIDIA A40 datasheet, seen November 2026",
-        {"FP32": 37.4, "TF32": 74.8, "FP16": 149.7, "BF16": 149.7},
-    ),
-    Peaks(
-        r"NVIDIA L4",
-        "NVIDIA L4 product page, seen November 2026, half of sparse",
-        {"FP16": 121, "BF16": 121, "FP8": 242.5},
-    ),
-    Peaks(
-        r"NVIDIA L40",
-        "NVIDIA L40 datasheet, seen November 2026",
-        {"FP32": 90.5, "TF32": 90.5, "FP16": 181.05, "BF16": 181.05, "FP8": 362},
-    ),
-    Peaks(
-        r"NVIDIA L40S",
-        "NVIDIA L40S datasheet, seen November 2026",
-        {"FP32": 91.6, "TF32": 183, "FP16": 362.05, "BF16": 362.05, "FP8": 733},
-    ),
-    Peaks(r"NVIDIA H100 80GB HBM3", "NVIDIA H100 architecture whitepaper, seen November 2026", _HOPPER_SXM),
-    Peaks(
-        r"NVIDIA H100 PCIe", "NVIDIA H100 datasheet, seen November 2026, half of sparse", {"FP16": 756.5, "BF16": 756.5}
-    ),
-    Peaks(
-        r"NVIDIA H100 NVL",
-        "NVIDIA H100 datasheet, seen November 2026, half of sparse",
-        {"FP64": 60, "FP32": 60, "TF32": 417.5, "FP16": 835.5, "BF16": 835.5, "FP8": 1670.5},
-    ),
-    Peaks(r"NVIDIA H200", "NVIDIA H200 datasheet, seen November 2026: as H100 SXM", _HOPPER_SXM),
-    Peaks(
-        r"NVIDIA B200",
-        "NVIDIA Blackwell datasheet (HGX B200), seen November 2026, half of sparse",
-        {"FP64": 37, "FP32": 75, "TF32": 1100, "FP16": 2250, "BF16": 2250, "FP8": 4500},
-    ),
-    Peaks(
-        r"NVIDIA GB200",
-        "NVIDIA Blackwell datasheet (GB200 NVL72), seen November 2026, half of sparse",
-        {"FP64": 40, "FP32": 80, "TF32": 1250, "FP16": 2500, "BF16": 2500, "FP8": 5000},
-    ),
-    Peaks(
-        r"NVIDIA GeForce RTX 4090",
-        "NVIDIA Ada GPU architecture whitepaper, seen November 2026",
-        {"FP32": 82.6, "TF32": 82.6, "FP16": 165.2, "BF16": 165.2, "FP8": 330.3},
-    ),
+        names,
+        f"NVIDIA {document}, seen November 2026{remark}",
+        {number_type: peak for number_type, peak in zip(_NUMBER_TYPES, peaks, strict=True) if peak is not None},
+    )
+    for names, document, remark, peaks in _PUBLISHED
 )
 
 

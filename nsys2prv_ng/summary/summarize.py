@@ -23,7 +23,6 @@ from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.reading.device_operations import list_traced_graphs
-from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.reading.opened_events import keep_opened_events
 from nsys2prv_ng.replay.analyse import describe_size
 from nsys2prv_ng.report.diagnostics import KINDS
@@ -134,6 +133,9 @@ def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *
         "NCCL": not named.nccl,
         "MPI": not named.mpi,
     }
+    selection = job.scope.selection
+    of_tree = {"ranks": selection.ranks is not None, "GPUs": selection.gpus is not None}
+    chosen = {"time": selection.restricts_time, **of_tree}
     return JobSummary(
         reports=len(job.reports),
         nodes=len(job.tree.model.nodes),
@@ -147,7 +149,7 @@ def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *
         gpus=gpus,
         **named._asdict(),
         absent=[name for name, is_absent in absent.items() if is_absent],
-        chosen=_list_chosen(job.scope.selection),
+        chosen=[name for name, is_chosen in chosen.items() if is_chosen],
         waits=wait_numbers,
         steps=sum_steps(job, efficiency, waiting),
         start_up=_measure_start_up(job, waits),
@@ -179,16 +181,6 @@ def _measure_start_up(job: Job, waits: Waits) -> StartUp | None:
         wait_ns=int(wait[shown & (wait > 0)].sum()),
         after_ns=max(job.scope.last - end, 0),
     )
-
-
-def _list_chosen(selection: Selection) -> list[str]:
-    """Return the names of what the user restricted."""
-    chosen = {
-        "time": selection.restricts_time,
-        "ranks": selection.ranks is not None,
-        "GPUs": selection.gpus is not None,
-    }
-    return [name for name, is_chosen in chosen.items() if is_chosen]
 
 
 class _Sums(NamedTuple):

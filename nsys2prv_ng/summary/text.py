@@ -8,39 +8,22 @@ from nsys2prv_ng.summary.answer.answer import answer, describe_job
 from nsys2prv_ng.summary.answer.case import Case
 from nsys2prv_ng.summary.answer.slow_steps import name_step_range
 from nsys2prv_ng.summary.answer.trust import describe_limits
+from nsys2prv_ng.summary.efficiency import windows
 from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, Losses, StepNumbers
 from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency
-from nsys2prv_ng.summary.efficiency.windows import PARTS, choose_window, find_main_range, list_parts, list_windows
-from nsys2prv_ng.summary.efficiency.words import describe_parts, describe_steps
 from nsys2prv_ng.summary.gpus.table import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.table import tabulate_flops, tabulate_kernels, tabulate_slow_modes
 from nsys2prv_ng.summary.links.table import list_link_tables, tabulate_link_metrics
 from nsys2prv_ng.summary.memory.table import list_memory_tables, tabulate_memory_operations
-from nsys2prv_ng.summary.path.numbers import PathNumbers
 from nsys2prv_ng.summary.path.table import describe_path, describe_tasks, tabulate_path
 from nsys2prv_ng.summary.pipeline.table import tabulate_pipeline
-from nsys2prv_ng.summary.ranges.table import (
-    tabulate_kernel_activity,
-    tabulate_range_activity,
-    tabulate_range_tree,
-    tabulate_ranges,
-)
+from nsys2prv_ng.summary.ranges import table as range_tables
 from nsys2prv_ng.summary.steps.table import list_slow_tables
 from nsys2prv_ng.summary.waits import table as wait_tables
 from nsys2prv_ng.summary.what_if import tabulate_scenarios
+from nsys2prv_ng.text import layout
 from nsys2prv_ng.text.formatting import format_percent
-from nsys2prv_ng.text.layout import (
-    FILES,
-    LABEL_WIDTH,
-    PLAIN,
-    TABLES,
-    Style,
-    choose_width,
-    format_grid,
-    format_labelled,
-    wrap,
-)
 from nsys2prv_ng.text.names import describe_place, quote_name
 
 _LEAST_SHARE = 0.02
@@ -50,28 +33,34 @@ _BAR = 40
 """Most columns of a bar."""
 _HOST_IN_MPI = "host in MPI"
 """Label of host-bound time in MPI calls: the host is late because it waits or transfers data."""
-LEADS = f"{TABLES}   {FILES}"
+LEADS = f"{layout.TABLES}   {layout.FILES}"
 
 
 def format_summary(
-    summary: JobSummary, width: int | None = None, *, details: bool = False, leads: str = "", style: Style = PLAIN
+    summary: JobSummary,
+    width: int | None = None,
+    *,
+    details: bool = False,
+    leads: str = "",
+    style: layout.Style = layout.PLAIN,
 ) -> str:
     """Return the answer, then with `details` all tables that have rows.
 
     `width`: most columns (NARROWEST or more); None: as wide as the terminal. `leads`: the last line without tables.
     """
-    width = choose_width() if width is None else width
+    width = layout.choose_width() if width is None else width
     verdict = summary.verdict or answer(summary)
-    lines = [(line.label, line.text) for line in verdict.statements]
-    first = [line for line in lines if line[0] not in _BELOW]
-    below = [line for line in lines if line[0] in _BELOW]
+    above, below = (
+        [(line.label, line.text) for line in verdict.statements if (line.label in _BELOW) is are_below]
+        for are_below in (False, True)
+    )
     sections = [
-        wrap(describe_job(summary), width),
-        format_labelled(first, width, style),
+        layout.wrap(describe_job(summary), width),
+        layout.format_labelled(above, width, style),
         _format_parts(summary, width, style),
-        format_labelled(below, width, style),
+        layout.format_labelled(below, width, style),
     ]
-    sections += _list_tables(summary, width) if details else [wrap(leads, width)]
+    sections += _list_tables(summary, width) if details else [layout.wrap(leads, width)]
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
@@ -82,11 +71,11 @@ _BELOW = ("STRAGGLER", "LINK", "SLOW", "MEMORY", "PIPELINE", "STEPS", "MFU", "ST
 # ---- where GPU time goes ---------------------------------------------------------------------------------------------
 
 
-def _format_parts(summary: JobSummary, width: int, style: Style) -> list[str]:
+def _format_parts(summary: JobSummary, width: int, style: layout.Style) -> list[str]:
     """Return a line for each large part of GPU time, with a bar on a terminal; [] without GPUs."""
     if summary.efficiency is None:
         return []
-    window = choose_window(summary.efficiency, summary.steps)
+    window = windows.choose_window(summary.efficiency, summary.steps)
     losses = window.numbers.losses
     if losses is None or not window.numbers.window_ns or not losses.devices:
         return []
@@ -98,26 +87,28 @@ def _format_parts(summary: JobSummary, width: int, style: Style) -> list[str]:
     if not rows:
         return []
     names = max(len(name) for name, _, _ in rows)
-    room = min(_BAR, width - LABEL_WIDTH - names - len("  100.0%  "))
+    room = min(_BAR, width - layout.LABEL_WIDTH - names - len("  100.0%  "))
     lines = []
     for n, (name, ns, note) in enumerate(rows):
         bar = style.draw_bar(ns / whole, room)
-        label = "GPU time" if not n else ""
-        start = f"{style.bold(label.ljust(LABEL_WIDTH))}{name.ljust(names)}  {format_percent(ns, whole).rjust(6)}"
+        label = "" if n else "GPU time"
+        start = (
+            f"{style.bold(label.ljust(layout.LABEL_WIDTH))}{name.ljust(names)}  {format_percent(ns, whole).rjust(6)}"
+        )
         drawn = f"  {bar}" if bar else ""
-        fits = LABEL_WIDTH + names + len("  100.0%") + len(drawn) + len(note) <= width
+        fits = layout.LABEL_WIDTH + names + len("  100.0%") + len(drawn) + len(note) <= width
         lines.append(f"{start}{drawn}{note if fits else ''}")
     return lines
 
 
 def _list_rows(summary: JobSummary, losses: Losses) -> list[tuple[str, int, str]]:
     """Return (label, time (ns), where most of it is) of all parts of GPU time; host-bound time in MPI apart."""
-    rows = [(part.label, part.ns, "") for part in list_parts(losses) if part.key != "host_ns"]
+    rows = [(part.label, part.ns, "") for part in windows.list_parts(losses) if part.key != "host_ns"]
     case = Case(summary)
     in_mpi, mpi_ns = case.host_mpi_calls, case.host_in_mpi_ns
     for call, ns in in_mpi.most_common(1):
         rows.append((_HOST_IN_MPI, mpi_ns, f"  mostly in {quote_name(call)}" if 2 * ns > in_mpi.total() else ""))
-    main = find_main_range(losses)
+    main = windows.find_main_range(losses)
     ranges = Counter[str]() if main is None else Counter({main.range: 1})
     if in_mpi:
         ranges = Counter()
@@ -127,7 +118,7 @@ def _list_rows(summary: JobSummary, losses: Losses) -> list[tuple[str, int, str]
     for range_, ns in ranges.most_common(1):
         is_main = 2 * ns > ranges.total() and range_ != name_step_range(summary)
         place = f"  mostly {describe_place(range_)}" if is_main else ""
-    return [*rows, (PARTS["host_ns"], losses.host_ns - mpi_ns, place)]
+    return [*rows, (windows.PARTS["host_ns"], losses.host_ns - mpi_ns, place)]
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -135,49 +126,33 @@ def _list_rows(summary: JobSummary, losses: Losses) -> list[tuple[str, int, str]
 
 def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
     """Return all tables that have rows, each as its lines."""
-    what_if = summary.what_if
+    what_if, slow, memory = summary.what_if, summary.slow_steps, summary.memory
+    absent = f"Not in {name_time(summary)}: {', '.join(summary.absent)}" if summary.absent else ""
+    on_memory = [] if memory is None else list_memory_tables(memory, name_time(summary))
     return [
-        [] if what_if is None else format_grid(tabulate_scenarios(what_if), width),
-        format_grid(tabulate_gpus(summary.gpus), width, MOST_GPUS),
-        format_grid(tabulate_gaps(summary.gpus), width, MOST_GPUS),
-        format_grid(tabulate_causes(summary.gpus), width),
+        [] if what_if is None else layout.format_grid(tabulate_scenarios(what_if), width),
+        layout.format_grid(tabulate_gpus(summary.gpus), width, MOST_GPUS),
+        layout.format_grid(tabulate_gaps(summary.gpus), width, MOST_GPUS),
+        layout.format_grid(tabulate_causes(summary.gpus), width),
         *_format_waits(summary, width),
         *format_path(summary, width),
         *format_efficiency(summary.efficiency, summary.steps, width),
-        *_format_slow_steps(summary, width),
-        format_grid(tabulate_ranges(summary.ranges), width),
-        format_grid(tabulate_range_tree(summary.range_tree), width, None),
-        format_grid(tabulate_kernels(summary.kernels, summary.gpus), width),
-        format_grid(tabulate_kernel_activity(summary.activity), width),
-        format_grid(tabulate_range_activity(summary.range_tree), width, None),
-        [] if summary.flops is None else format_grid(tabulate_flops(summary.flops), width),
-        [] if summary.slow_modes is None else format_grid(tabulate_slow_modes(summary.slow_modes), width),
-        *_format_memory(summary, width),
-        format_grid(tabulate_memory_operations(summary.memory_operations), width, None),
-        format_grid(wait_tables.tabulate_nccl(summary.nccl), width, None),
-        format_grid(wait_tables.tabulate_mpi(summary.mpi), width),
-        format_grid(tabulate_link_metrics(summary.link_metrics), width, None),
-        _absent(summary, width),
+        *(layout.format_grid(grid, width) for grid in ([] if slow is None else list_slow_tables(slow))),
+        layout.format_grid(range_tables.tabulate_ranges(summary.ranges), width),
+        layout.format_grid(range_tables.tabulate_range_tree(summary.range_tree), width, None),
+        layout.format_grid(tabulate_kernels(summary.kernels, summary.gpus), width),
+        layout.format_grid(range_tables.tabulate_kernel_activity(summary.activity), width),
+        layout.format_grid(range_tables.tabulate_range_activity(summary.range_tree), width, None),
+        [] if summary.flops is None else layout.format_grid(tabulate_flops(summary.flops), width),
+        [] if summary.slow_modes is None else layout.format_grid(tabulate_slow_modes(summary.slow_modes), width),
+        *(layout.format_grid(grid, width, MOST_GPUS) for grid in on_memory),
+        layout.format_grid(tabulate_memory_operations(summary.memory_operations), width, None),
+        layout.format_grid(wait_tables.tabulate_nccl(summary.nccl), width, None),
+        layout.format_grid(wait_tables.tabulate_mpi(summary.mpi), width),
+        layout.format_grid(tabulate_link_metrics(summary.link_metrics), width, None),
+        layout.wrap(absent, width) if absent else [],
         [f"skipped: {report.file}: {report.why}" for report in summary.skipped],
     ]
-
-
-def _format_memory(summary: JobSummary, width: int) -> list[list[str]]:
-    """Return the tables on device memory, each as its lines."""
-    if summary.memory is None:
-        return []
-    return [format_grid(grid, width, MOST_GPUS) for grid in list_memory_tables(summary.memory, name_time(summary))]
-
-
-def _format_slow_steps(summary: JobSummary, width: int) -> list[list[str]]:
-    numbers = summary.slow_steps
-    return [] if numbers is None else [format_grid(grid, width) for grid in list_slow_tables(numbers)]
-
-
-def _absent(summary: JobSummary, width: int) -> list[str]:
-    if not summary.absent:
-        return []
-    return wrap(f"Not in {name_time(summary)}: {', '.join(summary.absent)}", width)
 
 
 def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
@@ -195,19 +170,22 @@ def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
         *([] if waits.pipeline is None else [tabulate_pipeline(waits.pipeline)]),
         *([] if waits.links is None else list_link_tables(waits.links)),
     ]
-    return [*(format_grid(grid, width) for grid in grids), *(wrap(text, width) for text in describe_limits(waits))]
+    return [
+        *(layout.format_grid(grid, width) for grid in grids),
+        *(layout.wrap(text, width) for text in describe_limits(waits)),
+    ]
 
 
 def format_path(summary: JobSummary, width: int) -> list[list[str]]:
     """Return the sections on the critical path, each as its lines."""
-    path: PathNumbers | None = summary.critical_path
+    path = summary.critical_path
     if path is None or not path.window_ns:
         return []
-    table = format_grid(tabulate_path(path, has_several=summary.tasks > 1), width)
+    has_several = summary.tasks > 1
     return [
-        wrap(describe_path(path, has_several=summary.tasks > 1, is_part="ranks" in summary.chosen), width),
-        table,
-        wrap(describe_tasks(path), width),
+        layout.wrap(describe_path(path, has_several=has_several, is_part="ranks" in summary.chosen), width),
+        layout.format_grid(tabulate_path(path, has_several=has_several), width),
+        layout.wrap(describe_tasks(path), width),
     ]
 
 
@@ -215,10 +193,10 @@ def format_efficiency(efficiency: EfficiencyNumbers | None, steps: StepNumbers |
     """Return the sections on efficiencies, each as its lines: a table, and a sentence on the steps."""
     if efficiency is None or not efficiency.window_ns:
         return []
-    table = format_grid(tabulate_efficiency(efficiency, steps), width, None)
+    table = layout.format_grid(tabulate_efficiency(efficiency, steps), width, None)
     if table:
-        table += wrap(describe_parts(efficiency, steps), width)
-    return [table, [] if steps is None else wrap(describe_steps(steps), width)]
+        table += layout.wrap(windows.describe_parts(efficiency, steps), width)
+    return [table, [] if steps is None else layout.wrap(windows.describe_steps(steps), width)]
 
 
 def name_time(summary: JobSummary) -> str:
@@ -226,6 +204,6 @@ def name_time(summary: JobSummary) -> str:
     others = [name for name in summary.chosen if name != "time"]
     whole = "these reports"
     if summary.efficiency is not None:
-        window = list_windows(summary.efficiency, summary.steps)[0]
+        window = windows.list_windows(summary.efficiency, summary.steps)[0]
         whole = window.name if window.title != "capture" else whole
     return " and ".join([whole, *([f"the chosen {' and '.join(others)}"] if others else [])])

@@ -110,14 +110,10 @@ def sum_memory_operations(report: ReportRecords, store: Store, counted: CountedE
     events = load_opened_events(report, source_names.MEMORY_OPERATIONS, store)
     whole = events.mark_whole(windows)
     moved = _fill_absent(events.get_values(types.MEMORY_BYTES)) * whole
-    named = {
-        "operation": types.MEMORY_OPERATION,
-        "source": types.MEMORY_SOURCE_KIND,
-        "destination": types.MEMORY_DESTINATION_KIND,
-    }
-    keys = {name: events.get_values(event_type) for name, event_type in named.items()}
+    named = {"operation": types.MEMORY_OPERATION, "source": types.MEMORY_SOURCE_KIND}
+    named |= {"destination": types.MEMORY_DESTINATION_KIND}
     lines = np.flatnonzero(counted.mark_operations(events.place, events.begin))
-    keys = {name: column[lines] for name, column in keys.items()}
+    keys = {name: events.get_values(event_type)[lines] for name, event_type in named.items()}
     table = _group(keys, events.length[lines], bytes=moved[lines], rated_ns=(events.length * whole)[lines])
     for name, event_type in named.items():
         table = _name_values(table, name, {ABSENT: "", **events.get_names(event_type)})
@@ -260,11 +256,8 @@ def sum_repeated_ranges(
     table = _group(keys, ranges.end - ranges.begin, **parts)
     step = counted.find_step(ranges.place, ranges.begin)
     table["per_step"] = _count_per_step(table, task, ranges.key, step, counted.steps)
-    for column, texts in (
-        ("domain", [domain for domain, _ in ranges.keys]),
-        ("name", [name for _, name in ranges.keys]),
-    ):
-        table[column] = make_objects(texts[key] for key in table["key"].tolist())
+    for part, column in enumerate(("domain", "name")):
+        table[column] = make_objects(ranges.keys[key][part] for key in table["key"].tolist())
     return add_up([drop_columns(table, "key")], ["task", "domain", "name"])
 
 
@@ -275,12 +268,10 @@ def _count_per_step(table: Table, task: IntArray, key: IntArray, step: IntArray,
     """
     inside = np.flatnonzero(step >= 0)
     one = np.ones(inside.size, np.int64)
-    columns = {"task": task[inside], "key": key[inside], "step": step[inside], "count": one}
-    each = sum_table(columns, ["task", "key", "step"])
-    columns = {"task": each["task"], "key": each["key"], "steps": np.ones_like(each["count"])}
-    found = sum_table(
-        {**columns, "least": each["count"], "most": each["count"]}, ["task", "key"], {"least": "min", "most": "max"}
-    )
+    columns = {"task": task[inside], "key": key[inside], "step": step[inside], "least": one, "steps": one}
+    each = sum_table(columns, ["task", "key", "step"], {"steps": "max"})
+    each = {**drop_columns(each, "step"), "most": each["least"]}
+    found = sum_table(each, ["task", "key"], {"least": "min", "most": "max"})
     is_even = (found["least"] == found["most"]) & (found["steps"] == steps)
     at = find_rows([found["task"], found["key"]], [table["task"], table["key"]])
     return np.append(np.where(is_even, found["least"], 0), 0)[at]

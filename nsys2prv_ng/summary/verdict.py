@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, field
 from typing import Any
 
 from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.summary.build import build_dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +72,7 @@ class Verdict:
     """What removing it would save a step, by a replay; None if that is not known or below the variation of steps."""
     gains: list[Gain]
     """Changes that save something measurable, the best ones for this bottleneck first."""
-    hint: str
+    hint: str = field(metadata={"key": "try"})
     """What to try first: a fixed hint for the class. The JSON calls it `try`."""
     see: str
     """The preset that shows it, and the time to look at."""
@@ -89,8 +87,3 @@ class Verdict:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON has them."""
         return {"try" if key == "hint" else key: value for key, value in asdict(self).items()}
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Verdict:
-        """Return the verdict from which `to_dict` made these fields. Raises ValueError for anything else."""
-        return build_dataclass(cls, {"hint" if key == "try" else key: value for key, value in fields.items()})

@@ -18,11 +18,8 @@ def name_pace(limit: Limit) -> str:
     """Return what sets the pace in words: host of rank 3."""
     if limit.what == "network":
         return "the network"
-    what = {"launch": "launch latency"}.get(limit.what, limit.what)
+    what = "launch latency" if limit.what == "launch" else limit.what
     return f"the {what}" if limit.rank is None else f"{what} of {name_task(limit.rank, '')}"
-
-
-UNLIMITED = "unlimited"
 
 
 def tabulate_scenarios(numbers: WhatIfNumbers) -> Grid:

@@ -24,7 +24,7 @@ from nsys2prv_ng.intervals.bins import make_edges
 from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.reading.open_reports import Selection
-from nsys2prv_ng.summary.pictures.metric_maps import METRICS
+from nsys2prv_ng.summary.pictures.measure import METRICS
 from nsys2prv_ng.summary.summarize import compute_summary
 from tests.analysis.efficiency.efficiency_reports import ALL_TIME, DDP, opened
 from tests.analysis.efficiency.efficiency_truth import COMPUTE, EVERYTHING, KERNELS, Truth, unite

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from nsys2prv_ng.comparison.compare import compare_sides
-from nsys2prv_ng.comparison.markdown import format_markdown
 from nsys2prv_ng.comparison.model import Side
+from nsys2prv_ng.comparison.result import format_markdown
 from nsys2prv_ng.summary.kernels.numbers import KernelNumbers
 from tests.comparison.made import GPUS, MS, make_summary
 

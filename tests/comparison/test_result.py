@@ -8,9 +8,8 @@ from dataclasses import fields, replace
 import pytest
 
 from nsys2prv_ng.comparison.compare import compare_sides
-from nsys2prv_ng.comparison.markdown import format_markdown
 from nsys2prv_ng.comparison.model import Pair, Side
-from nsys2prv_ng.comparison.result import format_comparison
+from nsys2prv_ng.comparison.result import format_comparison, format_markdown
 from nsys2prv_ng.summary.gpus.numbers import GpuMetricNumbers
 from nsys2prv_ng.summary.job import JobSummary
 from tests.comparison.made import GPUS, MS, make_summary

@@ -11,7 +11,7 @@ from nsys2prv_ng.html import charts
 from nsys2prv_ng.html.blocks import MOST_RANKS, Block, Chart, Map, Paragraph, Section, Table, show_grid
 from nsys2prv_ng.html.colours import HUES, LINES, STRIPS
 from nsys2prv_ng.html.names import quote
-from nsys2prv_ng.summary.efficiency.words import describe_steps
+from nsys2prv_ng.summary.efficiency.windows import describe_steps
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.memory import table as memory_table
 from nsys2prv_ng.summary.memory.numbers import GpuMemory, MemoryNumbers

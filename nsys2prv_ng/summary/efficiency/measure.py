@@ -34,31 +34,28 @@ def sum_efficiency(job: Job, efficiency: Efficiency, saved: Savings = _NOT_PLAYE
     if whole.devices is None and whole.host is None:
         return None
     steps, work = efficiency.steps, efficiency.at_work
-    in_steps = (
-        None if efficiency.in_steps is None else numbers.WindowEfficiency(**_rate(efficiency.in_steps, saved.in_steps))
-    )
     by_step = [] if steps is None else list(zip(steps.number.tolist(), steps.host_length.tolist(), strict=True))
     return numbers.EfficiencyNumbers(
         **_rate(whole, saved.whole),
         windows_ns=[(low - job.scope.origin, high - job.scope.origin) for low, high in efficiency.windows],
         is_chosen=bool(job.scope.windows),
-        in_steps=in_steps,
+        in_steps=_rate_window(efficiency.in_steps, saved.in_steps),
         steps_ns=None if steps is None else _find_window(job, steps),
-        in_work=None
-        if efficiency.in_work is None
-        else numbers.WindowEfficiency(**_rate(efficiency.in_work, saved.in_work)),
+        in_work=_rate_window(efficiency.in_work, saved.in_work),
         work_ns=None if work is None else (work[0] - job.scope.origin, work[1] - job.scope.origin),
         steps=[
             numbers.StepEfficiency(**_rate(times), number=number, host_ns=host_ns)
             for times, (number, host_ns) in zip(efficiency.by_step, by_step, strict=False)
         ],
         ranges=[
-            numbers.RangeEfficiency(
-                **_rate(row.times), domain=row.domain, name=row.name, occurrences=row.occurrences, tasks=row.tasks
-            )
-            for row in efficiency.ranges[:_MOST_RANGES]
+            numbers.RangeEfficiency(**_rate(times), domain=domain, name=name, occurrences=occurrences, tasks=tasks)
+            for domain, name, occurrences, tasks, times in efficiency.ranges[:_MOST_RANGES]
         ],
     )
+
+
+def _rate_window(times: WindowTimes | None, saved: Saving) -> numbers.WindowEfficiency | None:
+    return None if times is None else numbers.WindowEfficiency(**_rate(times, saved))
 
 
 def _rate(times: WindowTimes, saved: Saving = _UNKNOWN) -> dict[str, Any]:
@@ -92,13 +89,13 @@ def rate_devices(
     load_balance = _divide(useful, devices.devices * most_useful)
     communication = _divide(most_useful, devices.most_active)
     orchestration = _divide(devices.most_active, window)
-    serialisation, transfer = _split(most_useful, window, saved)
+    serialisation, transfer, product = _split(most_useful, window, saved)
     return numbers.DeviceEfficiency(
         parallel=load_balance * communication * orchestration,
         load_balance=load_balance,
         communication=communication,
         orchestration=orchestration,
-        pop_communication=None if serialisation is None or transfer is None else serialisation * transfer,
+        pop_communication=product,
         serialisation=serialisation,
         transfer=transfer,
     )
@@ -110,10 +107,8 @@ def rate_host(host: HostTimes, window: int, saved: int | None = None) -> numbers
     `saved`: how much shorter (ns) the window is if MPI moves data in no time; None if that is not known.
     """
     load_balance = _divide(host.outside_mpi, host.threads * host.most_outside_mpi)
-    serialisation, transfer = _split(host.most_outside_mpi, window, saved)
-    communication = _divide(host.most_outside_mpi, window)
-    if serialisation is not None and transfer is not None:
-        communication = serialisation * transfer
+    serialisation, transfer, product = _split(host.most_outside_mpi, window, saved)
+    communication = _divide(host.most_outside_mpi, window) if product is None else product
     offload = _divide(host.useful, host.outside_mpi)
     mpi_parallel = load_balance * communication
     return numbers.HostEfficiency(
@@ -129,12 +124,13 @@ def rate_host(host: HostTimes, window: int, saved: int | None = None) -> numbers
     )
 
 
-def _split(most_useful: int, window: int, saved: int | None) -> tuple[float | None, float | None]:
-    """Return (serialisation, transfer): most useful time / ideal window, ideal window / window; None if not known."""
+def _split(most_useful: int, window: int, saved: int | None) -> tuple[float | None, float | None, float | None]:
+    """Return (serialisation, transfer, product): most useful time / ideal window x ideal window / window; or None."""
     if saved is None:
-        return None, None
+        return None, None, None
     ideal = min(max(window - saved, most_useful), window)
-    return _divide(most_useful, ideal), _divide(ideal, window)
+    serialisation, transfer = _divide(most_useful, ideal), _divide(ideal, window)
+    return serialisation, transfer, serialisation * transfer
 
 
 def _divide(part: int, whole: int) -> float:
@@ -219,17 +215,14 @@ def _list_ranks(job: Job, steps: Steps, waiting: WaitingInRanges) -> list[number
     waits = measure(steps.row, steps.begin, steps.end)
     waits[steps.row < 0] = 0  # no thread is known
     whole, host = steps.end - steps.begin, steps.host_end - steps.host_begin
-    columns = (find_medians(steps.task, column) for column in (whole, host, whole - waits))
-    (tasks, medians), (_, host_medians), (_, needed_medians) = columns
+    measured = {"median_ns": whole, "host_median_ns": host, "median_without_waiting_ns": whole - waits}
+    medians = {name: find_medians(steps.task, column) for name, column in measured.items()}
+    tasks, _ = medians["median_ns"]
     return [
         numbers.StepOfRank(
             rank=job.tree.ranks[task],
             task=job.tree.model.tasks[task].name,
-            median_ns=round(median),
-            host_median_ns=round(host_median),
-            median_without_waiting_ns=round(needed),
+            **{name: round(float(each[row])) for name, (_, each) in medians.items()},
         )
-        for task, median, host_median, needed in zip(
-            *(column.tolist() for column in (tasks, medians, host_medians, needed_medians)), strict=True
-        )
+        for row, task in enumerate(tasks.tolist())
     ]

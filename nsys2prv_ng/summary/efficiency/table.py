@@ -60,9 +60,6 @@ HOST_TERMS = {
 """Name, definition (docs/guides/efficiencies.md), depth of each efficiency, by its field, in the order of the tree."""
 
 
-# ---- where the time goes ---------------------------------------------------------------------------------------------
-
-
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
 
@@ -78,19 +75,21 @@ def tabulate_efficiency(efficiency: EfficiencyNumbers, steps: StepNumbers | None
     trees = [window.numbers.nccl_as_communication for window in windows]
     useful = [window.numbers.nccl_as_useful for window in windows]
     hosts = [tree.host for tree in trees]
-    without: list[None] = []
     if trees != useful:
         caption += ", with NCCL as communication (BasicAnalysis) or useful (TALP)"
         columns = [replace(column, over=kind) for kind in ("communication", "useful") for column in columns]
         trees += useful
-        without = [None for _ in hosts]
     rows: list[list[Cell]] = []
     devices, losses = [tree.device for tree in trees], efficiency.losses
     if losses is not None and None not in devices:
         rows += list_device_scores(f"{count_noun(losses.devices, 'GPU')}, parallel", devices)
     terms = {key: term for key, term in HOST_TERMS.items() if any(applies(key, host) for host in hosts)}
     if None not in hosts and (losses is not None or "mpi_parallel" in terms):
-        rows += list_scores(terms, f"{count_noun(efficiency.threads, 'main thread')}, parallel", [*hosts, *without])
+        rows += list_scores(
+            terms,
+            f"{count_noun(efficiency.threads, 'main thread')}, parallel",
+            [*hosts, *[None] * (len(columns) - len(hosts))],
+        )
     return Grid(caption=caption, columns=[Column(""), *columns], rows=rows, over="NCCL is")
 
 
@@ -131,10 +130,7 @@ def tabulate_parts(windows: Sequence[NamedWindow]) -> Grid:
         shares = ", ".join(f"{format_percent(part.ns, whole)} {part.label}" for part in parts if part.ns >= whole / 200)
         bar = Bar([BarPart(part.label, part.key, part.ns) for part in parts], whole)
         rows.append([window.name.replace("`", ""), shares, bar])
-    return Grid(
-        caption=f"Where the time of {count_noun(devices, 'GPU')} goes",
-        columns=make_columns("", "parts of 0.5% or more", Column("", wide=True)),
-        rows=rows,
-        names=2,
-        legend=[(key, labels[key]) for key in ("compute_ns", *PARTS) if key in labels],
-    )
+    caption = f"Where the time of {count_noun(devices, 'GPU')} goes"
+    columns = make_columns("", "parts of 0.5% or more", Column("", wide=True))
+    legend = [(key, labels[key]) for key in ("compute_ns", *PARTS) if key in labels]
+    return Grid(caption=caption, columns=columns, rows=rows, names=2, legend=legend)

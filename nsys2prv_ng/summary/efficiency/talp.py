@@ -94,11 +94,9 @@ def make_document(efficiency: numbers.EfficiencyNumbers, start_utc_ns: int) -> d
 
 def check_folder(folder: str | Path) -> None:
     """Raise TranslationError for a path that cannot be a folder. Call this before long work."""
-    for path in (Path(folder), *Path(folder).parents):
-        if path.exists():
-            if not path.is_dir():
-                raise TranslationError(f"{path}: is not a folder; choose another name")
-            return
+    path = next(filter(Path.exists, (Path(folder), *Path(folder).parents)), None)
+    if path is not None and not path.is_dir():
+        raise TranslationError(f"{path}: is not a folder; choose another name")
 
 
 def _find_start(utc: int) -> datetime | None:

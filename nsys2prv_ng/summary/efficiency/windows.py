@@ -1,12 +1,20 @@
-"""Says which time is judged, in words, and names the parts of the time of GPUs."""
+"""Says which time is judged, names the parts of the time of GPUs, and describes efficiencies in sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, IdleInRange, Losses, StepNumbers, WindowEfficiency
-from nsys2prv_ng.text.names import quote_name
+from nsys2prv_ng.summary.efficiency.numbers import (
+    EfficiencyNumbers,
+    IdleInRange,
+    Losses,
+    StepNumbers,
+    StepOfRank,
+    WindowEfficiency,
+)
+from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
+from nsys2prv_ng.text.names import name_task, quote_name
 
 WHOLE_GRAPHS = "whole_graph_ns"
 
@@ -113,6 +121,46 @@ def find_most_compute(window: WindowEfficiency) -> float | None:
 
 def find_main_range(losses: Losses) -> IdleInRange | None:
     """Return the range with most of the host-bound time; None if no range has at least half of it."""
-    if not losses.idle_by_range or 2 * losses.idle_by_range[0].ns < losses.host_ns:
-        return None
-    return losses.idle_by_range[0]
+    return next((first for first in losses.idle_by_range[:1] if 2 * first.ns >= losses.host_ns), None)
+
+
+_FACTOR = 10
+"""Least spread that is easier to read as a factor: 1000% and more."""
+_LEAST_SHOWN = 0.0005
+"""Least share that is not printed as 0.0%."""
+
+
+def describe_parts(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> str:
+    """Return a sentence on where the time of all GPUs goes, without shares that round to 0.0%; "" without GPUs."""
+    window = choose_window(efficiency, steps)
+    losses = window.numbers.losses
+    if losses is None or not window.numbers.window_ns:
+        return ""
+    whole = losses.devices * window.numbers.window_ns
+    parts = [part for part in list_parts(losses) if part.ns >= _LEAST_SHOWN * whole]
+    listed = ", ".join(f"{format_percent(part.ns, whole)} {part.label}" for part in parts)
+    return f"Time of {count_noun(losses.devices, 'GPU')} in {window.name}: {listed}"
+
+
+def describe_steps(steps: StepNumbers) -> str:
+    """Return how long steps take, how they differ, and which ranks are fastest and slowest without waiting."""
+    times = f"{name_steps(steps)}: median {format_time(steps.median_ns)}"
+    if steps.count > 1:
+        if steps.turns_ns is not None:
+            short, long = map(format_time, steps.turns_ns)
+            times += f", alternating between {short} and {long}"
+        times += f", {format_time(steps.min_ns)} to {format_time(steps.max_ns)}"
+        spread = format_percent(steps.spread, 1) if steps.spread < _FACTOR else f"{steps.spread:,.0f} times the median"
+        times += f" (spread {spread}), slowest {steps.slowest}"
+    if steps.drift is not None:
+        speed = "slower" if steps.drift > 0 else "faster"
+        share = format_percent(abs(steps.drift), 1)
+        times += f", later half {share} {speed}" if abs(steps.drift) >= _LEAST_SHOWN else ", later half as fast"
+    if len(steps.ranks) > 1:
+        by_time = sorted(steps.ranks, key=lambda rank: rank.median_without_waiting_ns)
+        times += f"; without waiting for others {_describe_rank(by_time[0])} to {_describe_rank(by_time[-1])}"
+    return times
+
+
+def _describe_rank(rank: StepOfRank) -> str:
+    return f"{format_time(rank.median_without_waiting_ns)} ({name_task(rank.rank, rank.task)})"

@@ -17,9 +17,8 @@ from nsys2prv_ng.summary.gpus.numbers import Cause, GpuMetricNumbers, GpuNumbers
 def list_gpus(job: Job, devices: Devices, times: Mapping[int, GpuTime]) -> list[GpuNumbers]:
     """Return the GPUs with any activity or memory in use, in the order of their rows. `times`: by row."""
     memory = find_peak_memory(job, devices.rows)
-    return [
-        _make_gpu(job, devices, row, times.get(row, GpuTime()), memory.get(row)) for row in sorted({*memory, *times})
-    ]
+    rows = sorted({*memory, *times})
+    return [_make_gpu(job, devices, row, times.get(row, GpuTime()), memory.get(row)) for row in rows]
 
 
 def _make_gpu(job: Job, devices: Devices, row: int, time: GpuTime, peak: PeakMemory | None) -> GpuNumbers:

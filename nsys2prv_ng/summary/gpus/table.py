@@ -14,40 +14,29 @@ from nsys2prv_ng.text.names import NO_CALL, NO_RANGE
 
 MOST_GPUS = 16
 """GPUs that a terminal shows: the GPUs whose share of idle time is furthest from the median."""
-_KINDS = {
-    "busy": "busy",
-    "compute": "compute",
-    "communication": "comm.",
-    "overlap": "overlapped",
-    "whole_graph": "opaque graphs",
-    "memory": "memory",
-    "idle": "idle",
-}
-"""Columns of the table of GPUs: the title of each by its field in GpuNumbers (without _ns)."""
+_KINDS = "busy", "compute", "communication", "overlap", "whole_graph", "memory", "idle"
+"""Columns of the table of GPUs: fields of GpuNumbers (without _ns)."""
+_TITLES = {"communication": "comm.", "overlap": "overlapped", "whole_graph": "opaque graphs"}
+"""Titles of columns that have another name than their field."""
 _MINOR = {"busy", "overlap", "memory"}
-_LABELS = {
-    QUEUED: "(queued)",
-    GRAPH: "(in a CUDA graph)",
-    UNKNOWN: "(no launch recorded)",
-    CUT: "(cut by the window)",
-}
+_LABELS = {QUEUED: "(queued)", GRAPH: "(in a CUDA graph)", UNKNOWN: "(no launch recorded)", CUT: "(cut by the window)"}
 """Stand for the range if the cause of idle time is not what the host did."""
 
 
 def tabulate_gpus(gpus: Sequence[GpuNumbers]) -> grid.Grid:
     """Return what each GPU does from its first to its last operation, the sum, and for many GPUs also their range."""
     used = [gpu for gpu in gpus if gpu.span_ns]
-    kinds = dict(_KINDS)
-    if not any(gpu.whole_graph_ns for gpu in used):
-        del kinds["whole_graph"]
+    has_graphs = any(gpu.whole_graph_ns for gpu in used)
+    kinds = [kind for kind in _KINDS if kind != "whole_graph" or has_graphs]
     footer = [_make_row("all GPUs", "", used, kinds)] if len(used) > 1 else []
     if len(used) > MOST_GPUS:
         footer += _list_spread(used, kinds)
     return grid.Grid(
         caption="GPU activity from the first to the last operation",
-        columns=grid.make_columns(
-            *("GPU", "", "span"), *(grid.Column(title, minor=kind in _MINOR) for kind, title in kinds.items())
-        ),
+        columns=[
+            *grid.make_columns("GPU", "", "span"),
+            *(grid.Column(_TITLES.get(kind, kind), minor=kind in _MINOR) for kind in kinds),
+        ],
         rows=[_make_row(_name_gpu(gpu), _name_users(gpu), [gpu], kinds) for gpu in used],
         names=2,
         footer=footer,
@@ -104,12 +93,8 @@ def tabulate_gaps(gpus: Sequence[GpuNumbers], shift_ns: int = 0) -> grid.Grid:
         start = grid.Moment(None if at is None else at + shift_ns)
         rows.append([grid.Name(_name_gpu(gpu)), memory, grid.Count(gpu.gaps), *map(grid.Ns, times), start])
     memory_column = grid.Column("peak memory", optional=True)
-    return grid.Grid(
-        columns=grid.make_columns("GPU", memory_column, "gaps", "total", "mean", "longest", "starts at"),
-        rows=rows,
-        more="GPUs",
-        weights=_weigh_by_idle_time(gpus),
-    )
+    columns = grid.make_columns("GPU", memory_column, "gaps", "total", "mean", "longest", "starts at")
+    return grid.Grid(columns=columns, rows=rows, more="GPUs", weights=_weigh_by_idle_time(gpus))
 
 
 def tabulate_causes(gpus: Sequence[GpuNumbers]) -> grid.Grid:
@@ -127,20 +112,12 @@ def tabulate_causes(gpus: Sequence[GpuNumbers]) -> grid.Grid:
     for key, parts in sorted(times.items(), key=lambda item: -item[1].total()):
         ns = parts.total()
         mostly_on, bar = name_largest(parts, ns, count), grid.Bar([grid.BarPart("share", "host_ns", ns)], whole)
-        rows.append(
-            [*_label(*key), grid.Ns(ns), grid.Share(ns, whole), grid.Count(gaps[key]), grid.Name(mostly_on), bar]
-        )
-    columns = (
-        "NVTX range",
-        "call",
-        "time",
-        "share",
-        "gaps",
-        grid.Column("mostly on", optional=True),
-        grid.Column("", wide=True),
-    )
+        times_and_gaps = grid.Ns(ns), grid.Share(ns, whole), grid.Count(gaps[key])
+        rows.append([*_label(*key), *times_and_gaps, grid.Name(mostly_on), bar])
+    last = grid.Column("mostly on", optional=True), grid.Column("", wide=True)
+    columns = grid.make_columns("NVTX range", "call", "time", "share", "gaps", *last)
     caption = "CPU activity during GPU gaps, on the launching thread"
-    return grid.Grid(caption=caption, columns=grid.make_columns(*columns), rows=rows, names=2)
+    return grid.Grid(caption=caption, columns=columns, rows=rows, names=2)
 
 
 def _name_by_rank(gpus: Sequence[GpuNumbers]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,9 +12,9 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis import row_states as states
 from nsys2prv_ng.analysis.efficiency import typical_step
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, make_plan
-from nsys2prv_ng.analysis.gpus import waiting as gpu_waits
+from nsys2prv_ng.analysis.gpus import waiting as on_gpu
 from nsys2prv_ng.analysis.gpus.activity import Devices, list_devices
-from nsys2prv_ng.analysis.heat_maps import Shares, find_largest_memory, find_lateness
+from nsys2prv_ng.analysis.heat_maps import Shares, average_metrics, find_largest_memory, find_lateness
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import Table, group_rows
 from nsys2prv_ng.arrays.types import IntArray
@@ -21,12 +22,12 @@ from nsys2prv_ng.intervals.bins import make_edges
 from nsys2prv_ng.job.counted import CountedEvents, list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.palette import ACTIVITIES
 from nsys2prv_ng.reading.opened_events import OpenedEvents
-from nsys2prv_ng.summary.pictures.metric_maps import draw_metrics
 from nsys2prv_ng.summary.pictures.numbers import HeatMap, KernelDurations, MapKind, Pace, Pictures, TypicalStep
 from nsys2prv_ng.summary.totals import add_up, sum_kernels
-from nsys2prv_ng.text.formatting import format_ranks
+from nsys2prv_ng.text.formatting import count_noun, format_ranks
 
 _MOST_CELLS = 1_100_000
 _MOST_MAPS = 12
@@ -100,20 +101,8 @@ def _sweep(job: Job, waits: Waits, plan: WindowPlan, rows: _Rows, edges: IntArra
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-_COMPUTING = (
-    gpu_waits.COMPUTE_ALONE,
-    gpu_waits.COMPUTE_OVER_MOVING,
-    gpu_waits.WAITING_HIDDEN,
-    gpu_waits.COMPUTE_OVER_UNSPLIT,
-)
-_BUSY = (
-    *_COMPUTING,
-    gpu_waits.MOVING,
-    gpu_waits.WAITING,
-    gpu_waits.MEMORY_ALONE,
-    gpu_waits.UNSPLIT,
-    gpu_waits.WHOLE_GRAPH,
-)
+_COMPUTING = on_gpu.COMPUTE_ALONE, on_gpu.COMPUTE_OVER_MOVING, on_gpu.WAITING_HIDDEN, on_gpu.COMPUTE_OVER_UNSPLIT
+_BUSY = (*_COMPUTING, on_gpu.MOVING, on_gpu.WAITING, on_gpu.MEMORY_ALONE, on_gpu.UNSPLIT, on_gpu.WHOLE_GRAPH)
 _KNOWN = "A GPU is known from the first operation of a capture to its last."
 _GPU_KINDS = {
     "busy": MapKind("GPU busy", f"Time in which any operation ran. {_KNOWN}", "analysis/gpu_active", _BUSY),
@@ -124,25 +113,25 @@ _GPU_KINDS = {
         "Opaque CUDA graphs",
         "Time in CUDA graphs that were traced as a whole, which may compute or communicate.",
         "",
-        (gpu_waits.WHOLE_GRAPH,),
+        (on_gpu.WHOLE_GRAPH,),
     ),
     "moving": MapKind(
         "Exposed communication: transfer",
         "Time of NCCL transfer without compute, and of waits within the clock error.",
         "analysis/exposed_communication",
-        (gpu_waits.MOVING,),
+        (on_gpu.MOVING,),
     ),
     "waiting": MapKind(
         "Exposed communication: wait",
         "Time in which NCCL kernels waited for another rank, without compute.",
         "analysis/exposed_communication",
-        (gpu_waits.WAITING,),
+        (on_gpu.WAITING,),
     ),
     "not_split": MapKind(
         "Exposed communication: unclassified",
         "Time of NCCL kernels without compute, which may be wait or transfer.",
         "analysis/exposed_communication",
-        (gpu_waits.UNSPLIT,),
+        (on_gpu.UNSPLIT,),
     ),
 }
 _CAPTURED = "A thread is known while its report was captured."
@@ -250,7 +239,7 @@ def _draw_others(job: Job, waits: Waits, devices: Devices, plan: WindowPlan, edg
     if np.isfinite(late.value).any():
         names = [job.tree.model.tasks[task].name for task in late.row.tolist()]
         yield HeatMap(key="lateness", **vars(_OTHER_KINDS["lateness"]), rows=names, values=late.value)
-    yield from draw_metrics(job, devices, edges, lambda row: _name_gpus(job, devices, row))
+    yield from draw_metrics(job, devices, edges)
     row, value = find_largest_memory(job, devices, plan, edges)
     if row.size:
         yield HeatMap(key="memory", **vars(_OTHER_KINDS["memory"]), rows=_name_gpus(job, devices, row), values=value)
@@ -342,17 +331,16 @@ def count_durations(job: Job) -> list[KernelDurations]:
     A kernel that takes no time counts as 1 ns long. The records of one report are in memory for each worker.
     """
 
+    def find_bins(events: OpenedEvents) -> IntArray:
+        return np.minimum(np.searchsorted(EDGES, np.maximum(events.length, 1), "right") - 1, EDGES.size - 2)
+
     def count(index: int) -> Table:
-        return sum_kernels(job.reports[index], job.store, CountedEvents(job, index), bin=_find_bins)
+        return sum_kernels(job.reports[index], job.store, CountedEvents(job, index), bin=find_bins)
 
     parts = list(job.engine.sum_up(count, range(len(job.reports))))
     groups = group_rows(add_up(parts, [*_NAME, "bin"]), *_NAME)
     groups.sort(key=lambda rows: (-int(rows["total_ns"].sum()), *(rows[key][0] for key in _NAME)))
     return [_make_durations(rows) for rows in groups[:MOST_NAMES]]
-
-
-def _find_bins(events: OpenedEvents) -> IntArray:
-    return np.minimum(np.searchsorted(EDGES, np.maximum(events.length, 1), "right") - 1, EDGES.size - 2)
 
 
 def _make_durations(rows: Table) -> KernelDurations:
@@ -363,3 +351,64 @@ def _make_durations(rows: Table) -> KernelDurations:
     counts[bins - low] = rows["count"]
     name, kernel_class = (rows[key][0] for key in _NAME)
     return KernelDurations(name=name, kernel_class=kernel_class, edges_ns=EDGES[low : high + 1], counts=counts)
+
+
+# ---- GPU metrics -----------------------------------------------------------------------------------------------------
+
+
+MOST_ROWS = 256
+"""Most rows of a map of a metric. Above it, a row is the mean over the GPUs of a node, or of consecutive nodes."""
+METRICS = {
+    "sm": families.SMS_ACTIVE,
+    "tensor": families.TENSOR_ACTIVE,
+    "dram": families.DRAM_READS + families.DRAM_WRITES,
+    "nvlink_received": families.NVLINK_RECEIVED,
+    "nvlink_transmitted": families.NVLINK_TRANSMITTED,
+}
+"""Patterns of metric names for each key."""
+_LEAST_NVLINK = 5
+"""Percent that a bin of a map of NVLink reaches at least. Below it the counters show rounding and idle links."""
+_HELD = "Each sample holds until the next."
+_LINK = f"Mean share of the bandwidth of the GPU's NVLinks in use for data. {_HELD}"
+_METRIC_KINDS = {
+    "sm": MapKind("SMs active", f"Mean share of the multiprocessors that had work. {_HELD}", "hwcounters/sm_active"),
+    "tensor": MapKind(
+        "Tensor cores active",
+        f"Mean share of cycles in which tensor cores were active. {_HELD}",
+        "hwcounters/tensor_active",
+    ),
+    "dram": MapKind(
+        "DRAM bandwidth",
+        f"Mean share of the bandwidth of the GPU's memory in use: reads and writes together. {_HELD}",
+        "hwcounters/dram_bandwidth",
+    ),
+    "nvlink_received": MapKind("NVLink: received", _LINK, "hwcounters/nvlink"),
+    "nvlink_transmitted": MapKind("NVLink: transmitted", _LINK, "hwcounters/nvlink"),
+}
+
+
+def draw_metrics(job: Job, devices: Devices, edges: IntArray) -> Iterator[HeatMap]:
+    """Yield a map of each quantity that nsys sampled on any GPU; of NVLink only if it moved data.
+
+    Each worker loads the records of one report at once.
+    """
+    groups, names = ({}, []) if len(devices.rows) <= MOST_ROWS else _group_nodes(devices)
+    for key, (row, value) in average_metrics(job, METRICS, edges, groups).items():
+        kind = _METRIC_KINDS[key]
+        if not (value >= (_LEAST_NVLINK if key.startswith("nvlink") else 0)).any():  # also if all values are unknown
+            continue
+        if names:
+            count = count_noun(len(devices.rows), "GPU")
+            kind = replace(kind, about=f"{kind.about} Rows are means over GPUs, since the job has {count}.")
+        rows = [names[number] for number in row.tolist()] if names else _name_gpus(job, devices, row)
+        yield HeatMap(key=key, **vars(kind), rows=rows, values=value)
+
+
+def _group_nodes(devices: Devices) -> tuple[dict[int, int], list[str]]:
+    """Return the group of each GPU by its row, and the name of each group: MOST_ROWS groups at most, in order."""
+    nodes = list(dict.fromkeys(devices.rows[row].node for row in sorted(devices.rows)))
+    each = -(-len(nodes) // MOST_ROWS)
+    group_of_node = {node: number // each for number, node in enumerate(nodes)}
+    parts = [nodes[first : first + each] for first in range(0, len(nodes), each)]
+    names = [part[0] if len(part) == 1 else f"{part[0]} to {part[-1]}" for part in parts]
+    return {row: group_of_node[device.node] for row, device in devices.rows.items()}, names

@@ -13,7 +13,7 @@ all tasks that others may wait for, whether they have the range or call or not.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
@@ -28,7 +28,6 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver.event_types import LATE_CALL, LATE_LAUNCH
 from nsys2prv_ng.reading.device_operations import load_launches
 from nsys2prv_ng.summary.ranges.numbers import RepeatedRange
 from nsys2prv_ng.summary.waits.numbers import Culprit, Excess, LateCost, LongestWait, WaitNumbers
@@ -36,6 +35,7 @@ from nsys2prv_ng.summary.waits.words import NOT_SELECTED, list_stragglers
 
 _NOT_SELECTED = 0
 _TEXTS = {_NOT_SELECTED: NOT_SELECTED, **types.LATE_REASONS}
+_ON_HOST = (types.LATE_LAUNCH, types.LATE_CALL)
 
 
 class Blamed(NamedTuple):
@@ -69,8 +69,11 @@ def sum_culprits(job: Job, late: LateReasons, blamed: Blamed) -> WaitsForTasks:
     rows["ns"] = blamed.wait
     each = drop_columns(sum_table({**rows, "late": blamed.late}, [*WHY, "origin", "late"]), "late")
     late_for = _sum_up(late, {**each, "times": np.ones(each["ns"].size, np.int64)}, [*WHY, "origin"])
-    culprits = [_make_culprit(job, row) for row in make_rows(late_for)]
-    on_host = np.isin(rows["reason"], (types.LATE_LAUNCH, types.LATE_CALL))
+    culprits = []
+    for row in make_rows(late_for):
+        rank, name = _name_task(job, row["origin"])
+        culprits.append(Culprit(**_describe_why(job, row), origin_rank=rank, origin_task=name, times=row["times"]))
+    on_host = np.isin(rows["reason"], _ON_HOST)
     host = measure_host_costs(job, late, *(column[on_host] for column in blamed))
     others = _sum_up(late, take_rows(drop_columns(rows, "origin"), ~on_host), WHY)
     sums = sum_table(join_tables([host, others]), WHY)
@@ -109,11 +112,6 @@ def _sum_up(late: LateReasons, rows: Table, keys: list[str]) -> Table:
     return table
 
 
-def _make_culprit(job: Job, row: dict[str, Any]) -> Culprit:
-    origin_rank, origin_task = _name_task(job, row["origin"])
-    return Culprit(**_describe_why(job, row), origin_rank=origin_rank, origin_task=origin_task, times=row["times"])
-
-
 def _describe_why(job: Job, row: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that Culprit and LateCost share."""
     rank, task = _name_task(job, row["task"])
@@ -142,15 +140,11 @@ def _find_longest(job: Job, late: LateReasons, blamed: Blamed) -> dict[str, Long
     task, begin = task[starts], begin[starts]
     longest = np.lexsort((-ns, task))
     longest = longest[find_starts(task[longest])]
+    columns = (column[longest].tolist() for column in (task, ns, begin - job.scope.zero, until - job.scope.zero))
     return {
-        job.whole.model.tasks[task[i]].name: LongestWait(
-            ns=int(ns[i]), from_ns=int(begin[i]) - job.scope.zero, to_ns=int(until[i]) - job.scope.zero
-        )
-        for i in longest
+        job.whole.model.tasks[number].name: LongestWait(ns=waited, from_ns=start, to_ns=end)
+        for number, waited, start, end in zip(*columns, strict=True)
     }
-
-
-_ON_HOST = (LATE_LAUNCH, LATE_CALL)
 
 
 def measure_host_costs(job: Job, late: LateReasons, index: IntArray, begin: IntArray, until: IntArray) -> Table:
@@ -177,7 +171,7 @@ def measure_host_costs(job: Job, late: LateReasons, index: IntArray, begin: IntA
             if which.size:
                 in_range, in_call, cost = sum_costs(activity.threads[thread], waits, which, late.limit[which])
                 task = int(job.whole.task_of_row[late.row[which[0]]])
-                columns = {
+                columns: Table = {
                     "task": np.full(cost.size, task),
                     "reason": np.full(cost.size, reason),
                     "range": make_objects(range_names[i] for i in in_range.tolist()),
@@ -214,23 +208,19 @@ def find_excess(
         others = sum(ns for task, ns in by_task.items() if task in tasks and task != late.task)
         return by_task.get(late.task, 0), others / (len(tasks) - 1)
 
-    rows: list[tuple[float, Excess]] = []
-
-    def add(kind: str, domain: str, name: str, times: tuple[int, float], weight: float) -> None:
-        ns, others = times
-        if ns > others:
-            row = Excess(kind=kind, domain=domain, name=name, ns=ns, others_ns=round(others))
-            rows.append(((ns - others) * weight, row))
-
+    found: list[tuple[str, str, str, tuple[int, float], float]] = []
     for repeated in ranges:
         needed, others = compare({task.task: task.total_ns - task.gpu_waiting_ns for task in repeated.tasks})
         if repeated.name != step and needed > others:
-            own = compare({task.task: task.total_ns - task.waiting_ns for task in repeated.tasks})
-            add("range", repeated.domain, repeated.name, own, _INNER**repeated.depth)
-    by_call: dict[str, dict[str, int]] = defaultdict(dict)
+            times = compare({task.task: task.total_ns - task.waiting_ns for task in repeated.tasks})
+            found.append(("range", repeated.domain, repeated.name, times, _INNER**repeated.depth))
+    by_call: dict[str, Counter[str]] = defaultdict(Counter)
     for name, task, ns in calls:
-        by_call[name][task] = by_call[name].get(task, 0) + ns
-    for name, by_task in by_call.items():
-        add("call", "", name, compare(by_task), 1.0)
-    rows.sort(key=lambda row: (-row[0], row[1].kind, row[1].domain, row[1].name))
-    return [row for _, row in rows[:MOST]]
+        by_call[name][task] += ns
+    found += [("call", "", name, compare(by_task), 1.0) for name, by_task in by_call.items()]
+    found.sort(key=lambda row: ((row[3][1] - row[3][0]) * row[4], *row[:3]))
+    return [
+        Excess(kind=kind, domain=domain, name=name, ns=ns, others_ns=round(others))
+        for kind, domain, name, (ns, others), _ in found
+        if ns > others
+    ][:MOST]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,14 +11,15 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import list_activity_runs, list_devices, load_activity
 from nsys2prv_ng.analysis.gpus.waiting import map_rows_to_gpus
-from nsys2prv_ng.analysis.waits.clocks import place_parts
+from nsys2prv_ng.analysis.waits.clocks import Parts, place_parts
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
 from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY, NOT_MATCHED, REASONS
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.groups import sum_table
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMPUTE, WHOLE_GRAPH
-from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.intervals.windows import cut_to_windows, mark_inside
 from nsys2prv_ng.job.counted import CountedEvents, mark_counted
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
@@ -27,13 +29,9 @@ from nsys2prv_ng.summary.covered_time import CoveredTime, Intervals, find_interv
 from nsys2prv_ng.summary.links.measure import measure_links
 from nsys2prv_ng.summary.links.messages import NO_PAYLOAD, find_payload_remedy, mark_without_payload
 from nsys2prv_ng.summary.pipeline.measure import measure_pipeline
-from nsys2prv_ng.summary.waits.bandwidth import measure_bandwidth
 from nsys2prv_ng.summary.waits.culprits import Blamed, WaitsForTasks, sum_culprits
-from nsys2prv_ng.summary.waits.numbers import Communicator, LateCost, MpiWaits, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.waits.numbers import Bandwidth, Communicator, LateCost, MpiWaits, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.waits.words import find_main_reasons, group_costs
-
-_MATCHING = source_names.NCCL
-"""The source without which NCCL kernels are not matched over ranks."""
 
 
 class ShownWaits(NamedTuple):
@@ -59,8 +57,7 @@ def compute_waits(job: Job, waits: Waits, late: LateReasons, nccl: Sequence[Inte
     calls = _show(job, waits, waits.is_mpi)
     if not kernels.ns.any() and not calls.at.size:
         return None
-    shown = _join(kernels.pieces, calls)
-    why = _blame(job, waits, late, shown)
+    shown, why = _blame(job, waits, late, kernels.pieces, calls)
     parts = place_parts(job, job.operations.part)
     at = np.unique(shown.at)
     devices = list_devices(job).rows
@@ -85,23 +82,23 @@ def compute_waits(job: Job, waits: Waits, late: LateReasons, nccl: Sequence[Inte
 
 def list_costs(job: Job, waits: Waits, late: LateReasons) -> list[LateCost]:
     """Return what made tasks late that others waited for in the time and steps that count, as in WaitNumbers."""
-    nccl = list(
-        job.engine.sum_up(
-            lambda report: load_nccl_kernels(job, report, CountedEvents(job, report)), range(len(job.reports))
-        )
-    )
+
+    def load(report: int) -> Intervals:
+        return load_nccl_kernels(job, report, CountedEvents(job, report))
+
+    nccl = list(job.engine.sum_up(load, range(len(job.reports))))
     kernels = _find_kernels(job, _show(job, waits, ~waits.is_mpi), nccl).pieces
-    return _blame(job, waits, late, _join(kernels, _show(job, waits, waits.is_mpi))).costs
+    _, why = _blame(job, waits, late, kernels, _show(job, waits, waits.is_mpi))
+    return why.costs
 
 
-def _join(one: ShownWaits, other: ShownWaits) -> ShownWaits:
-    return ShownWaits(*(np.concatenate(columns) for columns in zip(one, other, strict=True)))
-
-
-def _blame(job: Job, waits: Waits, late: LateReasons, shown: ShownWaits) -> WaitsForTasks:
-    """Return why the tasks were late that the pieces waited for."""
+def _blame(
+    job: Job, waits: Waits, late: LateReasons, kernels: ShownWaits, calls: ShownWaits
+) -> tuple[ShownWaits, WaitsForTasks]:
+    """Return all pieces, and why the tasks were late that they waited for."""
+    shown = ShownWaits(*(np.concatenate(columns) for columns in zip(kernels, calls, strict=True)))
     blamed = shown.take((waits.culprit[shown.at] >= 0) & (shown.until > shown.begin))
-    return sum_culprits(job, late, Blamed(late.instance[blamed.at], blamed.begin, blamed.until))
+    return shown, sum_culprits(job, late, Blamed(late.instance[blamed.at], blamed.begin, blamed.until))
 
 
 def _list_communicators(job: Job) -> list[Communicator]:
@@ -129,15 +126,11 @@ def _count_not_split(job: Job, waits: Waits, at: IntArray, unmatched: IntArray) 
     not in `Waits`, by report.
     """
     lacks_payload = mark_without_payload(job)
-    row_lacks_payload = np.zeros(job.new_row.size, np.bool_)
-    for index in np.flatnonzero(lacks_payload).tolist():
-        rows = job.whole.rows[index]
-        row_lacks_payload[rows[rows >= 0]] = True
-    without = row_lacks_payload[waits.row[at]] & ~waits.is_mpi[at] & (waits.verdict[at] == NOT_MATCHED)
-    counts: dict[str, int] = {
-        reason: int(((waits.verdict[at] == verdict) & ~without).sum()) for verdict, reason in REASONS.items()
-    }
-    del counts[REASONS[BELOW_UNCERTAINTY]]
+    lacking = [job.whole.rows[index] for index in np.flatnonzero(lacks_payload).tolist()]
+    in_lacking = np.isin(waits.row[at], np.concatenate([waits.row[:0], *lacking]))
+    without = in_lacking & ~waits.is_mpi[at] & (waits.verdict[at] == NOT_MATCHED)
+    not_split: dict[int, str] = {verdict: reason for verdict, reason in REASONS.items() if verdict != BELOW_UNCERTAINTY}
+    counts = {reason: int(((waits.verdict[at] == verdict) & ~without).sum()) for verdict, reason in not_split.items()}
     counts[REASONS[NOT_MATCHED]] += int(unmatched[~lacks_payload].sum())
     counts[NO_PAYLOAD] = int(without.sum() + unmatched[lacks_payload].sum())
     return {reason: count for reason, count in counts.items() if count}
@@ -216,9 +209,9 @@ def _find_kernels(job: Job, pieces: ShownWaits, parts: Sequence[Intervals]) -> _
 def load_nccl_kernels(job: Job, report: int, counted: CountedEvents) -> Intervals:
     """Return the NCCL kernels of a report in the chosen time. `counted`: marks the events of this report.
 
-    There are none if the source that matches them was not read.
+    There are none if NCCL's calls, which match them over ranks, were not read.
     """
-    source = source_names.KERNELS if _MATCHING in job.reports[report].results else ""
+    source = source_names.KERNELS if source_names.NCCL in job.reports[report].results else ""
     events = load_opened_events(job.reports[report], source, job.store)
     row = job.tree.rows[report][events.place]
     lines = np.flatnonzero((events.get_values(types.NCCL_KERNEL) != ABSENT) & (row >= 0))
@@ -235,11 +228,8 @@ def _measure_exposed(job: Job, waits: Waits, pieces: ShownWaits) -> IntArray | N
     if not runs:
         return None
     changes = (load_activity(job, run) for run in runs)
-    computing = CoveredTime(
-        join_intervals(
-            find_intervals(row, time, activity & (COMPUTE | WHOLE_GRAPH) > 0) for row, time, activity in changes
-        )
-    )
+    parts = (find_intervals(row, time, activity & (COMPUTE | WHOLE_GRAPH) > 0) for row, time, activity in changes)
+    computing = CoveredTime(join_intervals(parts))
     gpu = map_rows_to_gpus(job)[waits.row[pieces.at]]
     return pieces.until - pieces.begin - computing.measure(gpu, pieces.begin, pieces.until)
 
@@ -303,19 +293,93 @@ def _list_ranks(
         np.add.at(exposed_ns, job.tree.task_of_row[kernels.pieces.row], exposed)
     main = find_main_reasons(group_costs(why.costs, why.culprits))
     ranks = []
-    for number, task in enumerate(job.tree.model.tasks):
-        if kernels.ns[number] or mpi_ns[number] or nccl["caused_wait_ns"][number] or mpi["caused_wait_ns"][number]:
-            in_nccl, in_mpi = ({name: int(sums[number]) for name, sums in library.items()} for library in (nccl, mpi))
-            ranks.append(
-                RankWaits(
-                    rank=job.tree.ranks[number],
-                    task=task.name,
-                    nccl_ns=int(kernels.ns[number]),
-                    exposed_wait_ns=None if exposed is None else int(exposed_ns[number]),
-                    **in_nccl,
-                    reason=main[task.name].reason if task.name in main else None,
-                    longest_wait=why.longest.get(task.name),
-                    mpi=MpiWaits(mpi_ns=int(mpi_ns[number]), **in_mpi) if mpi_ns.any() else None,
-                )
-            )
+    for number in np.flatnonzero(kernels.ns | mpi_ns | nccl["caused_wait_ns"] | mpi["caused_wait_ns"]).tolist():
+        task = job.tree.model.tasks[number].name
+        in_nccl, in_mpi = ({name: int(sums[number]) for name, sums in library.items()} for library in (nccl, mpi))
+        numbers = RankWaits(
+            rank=job.tree.ranks[number],
+            task=task,
+            nccl_ns=int(kernels.ns[number]),
+            exposed_wait_ns=None if exposed is None else int(exposed_ns[number]),
+            **in_nccl,
+            reason=main[task].reason if task in main else None,
+            longest_wait=why.longest.get(task),
+            mpi=MpiWaits(mpi_ns=int(mpi_ns[number]), **in_mpi) if mpi_ns.any() else None,
+        )
+        ranks.append(numbers)
     return ranks
+
+
+_ALL_TO_ALL = "ncclAllGather", "ncclReduceScatter", "ncclAlltoAll"
+"""Functions whose calls record the size of one rank only."""
+_TO_OR_FROM_ROOT = "ncclBroadcast", "ncclBcast", "ncclReduce"
+
+
+def measure_bandwidth(job: Job, waits: Waits, parts: Parts, shown: IntArray) -> list[Bandwidth]:
+    """Return the bandwidth of collectives by function, communicator and size, most bytes first.
+
+    The rates are defined as in nccl-tests (doc/PERFORMANCE.md): the algorithm bandwidth is size / time, and the bus
+    bandwidth takes into account how often each byte must cross a link. The size of an all-gather, a reduce-scatter and
+    an all-to-all is the sum over all ranks, while NCCL records the size of one rank. An operation moves data from the
+    start of its last rank: its time is the longest moving part of any of its kernels.
+
+    An operation counts if all its kernels count and are in the chosen time, are split, and carry out no other
+    operation. `parts`: the parts of all operations of the job. `shown`: the kernels that count, as indices in `waits`.
+    """
+    operations, table = job.operations, job.operations.table
+    if not len(operations):
+        return []
+    at = find_rows([waits.row, waits.begin, waits.end], [parts.row, parts.begin, parts.end])
+    code, _ = encode_rows(parts.row, parts.begin, parts.end)
+    is_chosen = (np.append(job.new_row, -1)[parts.row] >= 0) & mark_inside(parts.begin, parts.end, job.scope.windows)
+    usable = np.isin(at, shown) & (np.bincount(code)[code] == 1) & is_chosen
+    moving = np.zeros(at.size, np.int64)
+    usable[usable] = waits.is_split[at[usable]] & ~waits.is_mpi[at[usable]]
+    moving[usable] = (waits.end - waits.until)[at[usable]]
+
+    starts, leader = operations.first[:-1], operations.leader
+    ns, size, ranks = np.maximum.reduceat(moving, starts), table.bytes[leader], np.diff(operations.first)
+    chosen = np.flatnonzero(np.logical_and.reduceat(usable, starts) & (size > 0) & (ns > 0))
+    rows = {
+        "function": table.name[leader[chosen]],
+        "communicator": table.communicator[leader[chosen]],
+        "ranks": ranks[chosen],
+        "bytes": size[chosen],
+        "count": np.ones(chosen.size, np.int64),
+        "ns": ns[chosen],
+    }
+    sums = sum_table(rows, ["function", "communicator", "ranks", "bytes"])
+    names = {c.id: (c.axis, c.label) for part in job.joined for c in part.nccl_communicators}
+    rated = (
+        rate(table.names[function], table.communicators[communicator], *row)
+        for function, communicator, *row in zip(*(column.tolist() for column in sums.values()), strict=True)
+    )
+    known = []
+    for each in filter(None, rated):
+        name, label = names.get(each.communicator, ("", ""))
+        known.append(replace(each, communicator_name=name, communicator_label=label))
+    return sorted(known, key=lambda b: (-b.bytes * b.count, b.function, b.communicator, b.bytes))
+
+
+def rate(function: str, communicator: str, ranks: int, size: int, count: int, ns: int) -> Bandwidth | None:
+    """Return the bandwidth of operations with these sums; None for a function without a defined bandwidth."""
+    moved, factor = size, (ranks - 1) / ranks
+    if function == "ncclAllReduce":
+        factor *= 2
+    elif function in _ALL_TO_ALL:
+        moved *= ranks
+    elif function in _TO_OR_FROM_ROOT:
+        factor = 1.0
+    else:
+        return None
+    algorithm = moved * count / ns * 1e9
+    return Bandwidth(
+        function=function.removeprefix("nccl"),
+        communicator=communicator.removeprefix("nccl "),
+        ranks=ranks,
+        bytes=size,
+        count=count,
+        ns=ns,
+        algorithm_bytes_per_s=round(algorithm),
+        bus_bytes_per_s=round(algorithm * factor),
+    )

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from nsys2prv_ng.sources.nccl.communicators import format_members
-from nsys2prv_ng.summary.waits.numbers import (
-    Bandwidth,
-    Communicator,
-    MpiNumbers,
-    MpiWaits,
-    NcclNumbers,
-    RankWaits,
-    WaitNumbers,
-)
+from nsys2prv_ng.summary.waits import numbers
 from nsys2prv_ng.summary.waits.words import find_main_reasons, group_costs, list_bandwidth, list_stragglers
 from nsys2prv_ng.text.formatting import count_noun, shorten_range_name
 from nsys2prv_ng.text.grid import Bar, BarPart, Bytes, Cell, Column, Count, Grid, Name, Ns, Rate, make_columns, tabulate
@@ -21,11 +14,11 @@ from nsys2prv_ng.text.names import name_task
 
 _WAIT, _HIDDEN_WAIT, _TRANSFER, _UNSPLIT = "waiting_ns", "hidden_wait_ns", "moving_ns", "not_split_ns"
 """Hues of the parts of communication (html/colours.py)."""
-_Row = tuple[list[Cell], RankWaits | MpiWaits, list[BarPart]]
+_Row = tuple[list[Cell], numbers.RankWaits | numbers.MpiWaits, list[BarPart]]
 """The first cells of a row, the numbers of its task, and the waiting parts of its bar."""
 
 
-def tabulate_nccl_waits(waits: WaitNumbers) -> Grid:
+def tabulate_nccl_waits(waits: numbers.WaitNumbers) -> Grid:
     """Return the time of each task in NCCL kernels, and how long others waited for it."""
     ranks = [rank for rank in waits.ranks if rank.nccl_ns or rank.caused_wait_ns] if waits.split else []
     main = find_main_reasons(group_costs(waits.costs, waits.culprits))
@@ -41,7 +34,7 @@ def tabulate_nccl_waits(waits: WaitNumbers) -> Grid:
     return _tabulate("NCCL time of each rank, and the wait it caused", titles, rows, scale, names=2, tight=True)
 
 
-def tabulate_mpi_waits(waits: WaitNumbers) -> Grid:
+def tabulate_mpi_waits(waits: numbers.WaitNumbers) -> Grid:
     """Return the time of each task in MPI calls between ranks, and how long others waited for it."""
     ranks = [(rank, rank.mpi) for rank in waits.ranks if rank.mpi is not None] if waits.split else []
     rows: list[_Row] = []
@@ -53,43 +46,32 @@ def tabulate_mpi_waits(waits: WaitNumbers) -> Grid:
     return _tabulate(caption, ["", "MPI time", "wait time", Column("transfer", minor=True)], rows, scale)
 
 
-def _tabulate(
-    caption: str,
-    titles: Sequence[str | Column],
-    rows: Sequence[_Row],
-    scale: int,
-    *,
-    names: int = 1,
-    tight: bool = False,
-) -> Grid:
-    """Return a table of tasks. The parts of a bar add up to the time of the task; a time of `scale` fills the cell."""
-    has_unsplit = any(numbers.unsplit_ns for _, numbers, _ in rows)
+def _tabulate(caption: str, titles: Sequence[str | Column], rows: Sequence[_Row], scale: int, **settings: Any) -> Grid:
+    """Return a table of tasks. The parts of a bar add up to the time of the task; a time of `scale` fills the cell.
+
+    `settings`: further fields of the table.
+    """
+    has_unsplit = any(task.unsplit_ns for _, task, _ in rows)
     cells: list[list[Cell]] = []
     bars = []
-    for first, numbers, waiting in rows:
-        unsplit = BarPart("unclassified", _UNSPLIT, numbers.unsplit_ns)
-        bars.append(Bar([*waiting, BarPart("transfer", _TRANSFER, numbers.transfer_ns), unsplit], scale))
-        row = [*first, Ns(numbers.unsplit_ns) if has_unsplit else "", Count(numbers.last)]
-        cells.append([*row, Ns(numbers.caused_wait_ns), bars[-1]])
+    for first, task, waiting in rows:
+        unsplit = BarPart("unclassified", _UNSPLIT, task.unsplit_ns)
+        bars.append(Bar([*waiting, BarPart("transfer", _TRANSFER, task.transfer_ns), unsplit], scale))
+        row = [*first, Ns(task.unsplit_ns) if has_unsplit else "", Count(task.last)]
+        cells.append([*row, Ns(task.caused_wait_ns), bars[-1]])
+    unclassified = Column("unclassified", optional=True, minor=True)
     return Grid(
         caption=caption,
-        columns=make_columns(
-            *titles,
-            Column("unclassified", optional=True, minor=True),
-            "last arrival",
-            "wait caused",
-            Column("", wide=True),
-        ),
+        columns=make_columns(*titles, unclassified, "last arrival", "wait caused", Column("", wide=True)),
         rows=cells,
-        names=names,
         more="that cause less wait",
-        weights=[(numbers.caused_wait_ns, numbers.wait_ns) for _, numbers, _ in rows],
-        tight=tight,
+        weights=[(task.caused_wait_ns, task.wait_ns) for _, task, _ in rows],
         legend=list(dict.fromkeys((part.hue, part.text) for bar in bars for part in bar.parts if part.amount)),
+        **settings,
     )
 
 
-def tabulate_reasons(waits: WaitNumbers) -> Grid:
+def tabulate_reasons(waits: numbers.WaitNumbers) -> Grid:
     """Return why tasks were late, the most expensive reason first. The times add up to the time that others waited."""
     late = group_costs(waits.costs, waits.culprits)
     has_origins = any(row.origins for row in late)
@@ -109,20 +91,15 @@ def tabulate_reasons(waits: WaitNumbers) -> Grid:
     ]
     inherited = Column("inherited from", optional=True)
     titles = ("", "reason", "NVTX range", "main call", inherited, "count", "wait caused", Column("", wide=True))
-    return Grid(
-        caption="Why ranks arrived late, and the wait that this caused",
-        columns=make_columns(*titles),
-        rows=rows,
-        names=5,
-        group=1,
-    )
+    caption = "Why ranks arrived late, and the wait that this caused"
+    return Grid(caption=caption, columns=make_columns(*titles), rows=rows, names=5, group=1)
 
 
 _LEAST_EXCESS = 0.005
 """Least excess that is listed, as a share of the time that numbers cover."""
 
 
-def tabulate_excess(waits: WaitNumbers, whole_ns: int, steps: int) -> Grid:
+def tabulate_excess(waits: numbers.WaitNumbers, whole_ns: int, steps: int) -> Grid:
     """Return what the rank that others waited for longest took longer for than the others, for each step.
 
     `whole_ns`: the time that numbers cover. `steps`: the number of steps in it; 0 without steps.
@@ -138,21 +115,17 @@ def tabulate_excess(waits: WaitNumbers, whole_ns: int, steps: int) -> Grid:
         ]
         for row in listed
     ]
-    each = " per step" if steps else ""
-    return Grid(
-        caption=f"Excess time of {late}{each}, without wait time",
-        columns=make_columns("NVTX range or call", "kind", "time", "mean of others", "excess"),
-        rows=rows,
-        names=2,
-    )
+    caption = f"Excess time of {late}{' per step' if steps else ''}, without wait time"
+    columns = make_columns("NVTX range or call", "kind", "time", "mean of others", "excess")
+    return Grid(caption=caption, columns=columns, rows=rows, names=2)
 
 
 # ---- communicators ---------------------------------------------------------------------------------------------------
 
 
-def tabulate_communicators(waits: WaitNumbers) -> Grid:
+def tabulate_communicators(waits: numbers.WaitNumbers) -> Grid:
     """Return what communicators are for, those of one name and size together; no rows for a single communicator."""
-    groups: dict[tuple[str, int], list[Communicator]] = {}
+    groups: dict[tuple[str, int], list[numbers.Communicator]] = {}
     for communicator in waits.communicators if len(waits.communicators) > 1 else ():
         groups.setdefault((communicator.axis, communicator.ranks), []).append(communicator)
     rows: list[list[Cell]] = [
@@ -166,7 +139,7 @@ def tabulate_communicators(waits: WaitNumbers) -> Grid:
 # ---- bandwidth -------------------------------------------------------------------------------------------------------
 
 
-def tabulate_bandwidth(bandwidth: Sequence[Bandwidth]) -> Grid:
+def tabulate_bandwidth(bandwidth: Sequence[numbers.Bandwidth]) -> Grid:
     """Return the bandwidth of collectives by function, number of ranks and size, most bytes first."""
     count = count_noun(sum(part.count for part in bandwidth), "collective")
     return tabulate(
@@ -187,7 +160,7 @@ def tabulate_bandwidth(bandwidth: Sequence[Bandwidth]) -> Grid:
     )
 
 
-def tabulate_nccl(functions: Sequence[NcclNumbers]) -> Grid:
+def tabulate_nccl(functions: Sequence[numbers.NcclNumbers]) -> Grid:
     """Return NCCL calls and kernels by function, the longest time first."""
     return tabulate(
         functions,
@@ -204,7 +177,7 @@ def tabulate_nccl(functions: Sequence[NcclNumbers]) -> Grid:
     )
 
 
-def tabulate_mpi(calls: Sequence[MpiNumbers]) -> Grid:
+def tabulate_mpi(calls: Sequence[numbers.MpiNumbers]) -> Grid:
     """Return MPI calls by name, the longest time first."""
     return tabulate(
         calls,

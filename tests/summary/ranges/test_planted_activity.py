@@ -23,7 +23,7 @@ from nsys2prv_ng.summary.summarize import compute_summary
 from tests.analysis.efficiency.efficiency_reports import opened
 from tests.sources.nccl.nccl_reports import Call, Kernel
 from tests.summary.made import summarize_reports
-from tests.summary.pictures.test_metric_maps import draw
+from tests.summary.pictures.test_measure import draw_metric_maps
 from tests.summary.ranges.activity_truth import COUNTERS, Groups, measure
 from tests.summary.ranges.planted_activity import (
     GEMM,
@@ -172,7 +172,7 @@ def test_counters_have_the_names_of_presets_and_maps(tmp_path: Path) -> None:
         activity = list_classes(found)[GEMM_CLASS]
         compare(activity, truth[GEMM_CLASS])
         with opened([report], selection=Selection(window=(None, None))) as job:
-            maps = draw(job, np.array([job.scope.first, job.scope.last]))
+            maps = draw_metric_maps(job, np.array([job.scope.first, job.scope.last]))
         assert [maps[key].values[0, 0] for key in ("tensor", "dram")] == pytest.approx(
             [activity.tensor_active, activity.dram]
         )
