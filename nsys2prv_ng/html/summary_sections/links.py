@@ -14,6 +14,8 @@ from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.links.numbers import MPI, NCCL, NVLINK, PCIE, Link, LinkNumbers
 from nsys2prv_ng.summary.links.table import (
     NO_COLLECTIVES,
+    describe_slow_links,
+    name_end,
     tabulate_exchanges,
     tabulate_link_metrics,
     tabulate_links,
@@ -21,9 +23,7 @@ from nsys2prv_ng.summary.links.table import (
     tabulate_message_rates,
     tabulate_node_links,
 )
-from nsys2prv_ng.summary.links.words import describe_slow_links, name_end
-from nsys2prv_ng.summary.pipeline.table import tabulate_bubbles, tabulate_pipeline
-from nsys2prv_ng.summary.pipeline.words import describe_pipeline, name_stage
+from nsys2prv_ng.summary.pipeline.table import describe_pipeline, name_stage, tabulate_bubbles, tabulate_pipeline
 from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.text.formatting import format_percent
 from nsys2prv_ng.text.grid import Grid, Rate

@@ -26,12 +26,13 @@ from nsys2prv_ng.summary.efficiency.words import describe_steps
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.memory.numbers import GpuMemory, MemoryNumbers
 from nsys2prv_ng.summary.memory.table import (
+    describe_leak,
+    name_users,
     tabulate_allocations,
     tabulate_allocator_calls,
     tabulate_kept,
     tabulate_memory,
 )
-from nsys2prv_ng.summary.memory.words import describe_leak, name_users
 from nsys2prv_ng.summary.pictures.numbers import HeatMap, Pace, Pictures, TypicalStep
 from nsys2prv_ng.summary.steps.table import list_slow_tables
 from nsys2prv_ng.summary.text import name_time

@@ -29,7 +29,7 @@ from nsys2prv_ng.summary.answer.stragglers import (
     sum_by_range,
 )
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.pipeline.words import describe_pipeline
+from nsys2prv_ng.summary.pipeline.table import describe_pipeline
 from nsys2prv_ng.summary.verdict import Place
 from nsys2prv_ng.summary.waits.numbers import RankWaits
 from nsys2prv_ng.summary.waits.words import MainReason, list_bandwidth, list_stragglers

@@ -22,7 +22,7 @@ from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.pipeline.numbers import PipelineNumbers
 from nsys2prv_ng.summary.pipeline.stages import StepMessages, count_micro_batches, find_stages
-from nsys2prv_ng.summary.pipeline.words import describe_pipeline
+from nsys2prv_ng.summary.pipeline.table import describe_pipeline
 from nsys2prv_ng.summary.text import format_summary
 from tests.conftest import Unpacked
 from tests.summary.links.links_truth import read_nccl, read_utc
