@@ -231,13 +231,9 @@ def _sum_calls(
     job: Job, index: int, devices: Devices, levels: Mapping[int, MemoryLevel], calls: OpenedEvents, changes: _Changes
 ) -> Table:
     """Return the allocator calls of a report in the steps, by row of the GPU (-1: not known) and name."""
-    names = {
-        value: name
-        for value, name in calls.get_names(types.CUDA_API).items()
-        if name.startswith(numbers.ALLOCATOR_CALLS)
-    }
-    value = calls.get_values(types.CUDA_API)
-    line = np.flatnonzero(np.isin(value, list(names)))
+    value, names = calls.get_values(types.CUDA_API), calls.get_names(types.CUDA_API)
+    allocators = [number for number, name in names.items() if name.startswith(numbers.ALLOCATOR_CALLS)]
+    line = np.flatnonzero(np.isin(value, allocators))
     line = line[measure_depths(calls.place[line], calls.begin[line], calls.end[line]) == 1]
     line = line[CountedEvents(job, index).mark_host(calls.place[line], calls.begin[line])]
     place, begin, end = calls.place[line], calls.begin[line], calls.end[line]
