@@ -43,7 +43,7 @@ def tabulate_scenarios(numbers: WhatIfNumbers) -> Grid:
 def tabulate_slack(numbers: WhatIfNumbers) -> Grid:
     """Return by how much ranges and classes of kernels may grow before the steps do, the least slack first."""
     rows: list[list[Cell]] = [
-        [Name(slack.target), Ns(slack.own_ns), UNLIMITED if slack.slack_ns is None else Ns(slack.slack_ns)]
+        [Name(slack.target), Ns(slack.own_ns), "unlimited" if slack.slack_ns is None else Ns(slack.slack_ns)]
         for slack in sorted(numbers.slack, key=lambda own: (own.slack_ns is None, own.slack_ns or 0, -own.own_ns))
     ]
     caption = "Slack per step of a rank, before steps take longer"

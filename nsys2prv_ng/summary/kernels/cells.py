@@ -14,13 +14,14 @@ kernels are in no series: their time is wait.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.row_keys import encode_rows, find_starts
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job
@@ -95,14 +96,12 @@ def join_cells(parts: Sequence[KernelTimes]) -> Cells:
 
 def join_times(parts: list[KernelTimes]) -> KernelTimes:
     """Return the kernel times of several reports, at least one, as one."""
-    cells = join_cells(parts)
     places = Places._make(np.concatenate(columns) for columns in zip(*(part.places for part in parts), strict=True))
     shapes = {key: shape for part in parts for key, shape in part.shapes.items()}
-    task_ns: dict[int, int] = {}
+    task_ns = Counter[int]()
     for part in parts:
-        for task, ns in part.task_ns.items():
-            task_ns[task] = task_ns.get(task, 0) + ns
-    return KernelTimes(cells, places, shapes, task_ns)
+        task_ns.update(part.task_ns)
+    return KernelTimes(join_cells(parts), places, shapes, task_ns)
 
 
 def find_blocks(step: IntArray, steps: int) -> IntArray:
@@ -189,7 +188,7 @@ def sum_kernels(kernels: Kernels, shapes: list[Shape], steps: int) -> KernelTime
     first = find_starts(*_list_groups(kernels))
     number = np.arange(order.size) - np.repeat(first, np.diff(np.append(first, order.size)))
     level, places = _compare(kernels, content, key, number)
-    used = {key: shape for key, shape, kept in zip(key.tolist(), shapes, is_kept, strict=True) if kept}
+    used = {key[number].item(): shapes[number] for number in np.flatnonzero(is_kept)}
     ns_of_task = dict(zip(tasks.tolist(), task_ns.tolist(), strict=True))
     return KernelTimes(_make_cells(kernels, content, key, level, steps), places, used, ns_of_task)
 
@@ -203,12 +202,10 @@ def _find_contents(kernels: Kernels, key: IntArray) -> IntArray:
     """Return the checksum (n) of what the task of each kernel launches in its step: the count of each shape."""
     step, step_first = encode_rows(kernels.task, kernels.step)
     group, first = encode_rows(step, kernels.shape)
-    counts, of_count = np.unique(
-        np.stack([kernels.shape[first], np.bincount(group)], axis=1), axis=0, return_inverse=True
-    )
-    checksums = [find_checksum(f"{key[shape]} {count}") for shape, count in counts.tolist()]
+    of_count, counts = find_distinct_rows(kernels.shape[first], np.bincount(group))
+    checksums = [find_checksum(f"{key[shape]} {count}") for shape, count in counts]
     sums = np.zeros(step_first.size, np.int64)
-    np.add.at(sums, step[first], np.array(checksums, np.int64)[of_count.ravel()])
+    np.add.at(sums, step[first], np.array(checksums, np.int64)[of_count])
     return sums[step]
 
 
@@ -218,10 +215,10 @@ def _compare(kernels: Kernels, content: IntArray, key: IntArray, number: IntArra
     place, first = encode_rows(*columns)
     time = np.log(np.maximum(kernels.ns, 1))
     usual = find_quartiles(place, time)[1]
-    clean = first[~kernels.is_beside[first]]
-    places = Places(
-        kernels.task[clean], content[clean], key[kernels.shape[clean]], number[clean], usual[~kernels.is_beside[first]]
-    )
+    is_clean = ~kernels.is_beside[first]
+    clean = first[is_clean]
+    shape = key[kernels.shape[clean]]
+    places = Places(kernels.task[clean], content[clean], shape, number[clean], usual[is_clean])
     return time - usual[place], places
 
 

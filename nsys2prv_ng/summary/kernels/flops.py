@@ -21,6 +21,7 @@ from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
+from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.reading.device_operations import Launches, load_launches
 from nsys2prv_ng.reading.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.reading.read_reports import ReportRecords
@@ -53,9 +54,13 @@ def sum_operators(
     line = line[np.lexsort((ranges.begin[line], ranges.place[line]))]
     flops, place = flops[line], ranges.place[line]
     kernels = load_opened_events(report, source_names.KERNELS, store)
-    launches = load_launches(report, store)
-    kernel, operator = _find_launched(kernels, launches, counted, windows, place, ranges.begin[line], ranges.end[line])
-    length, (name, kernel_class) = kernels.length[kernel], _name_kernels(kernels, kernel)
+    counts = kernels.mark_whole(windows) & counted.mark_operations(kernels.place, kernels.begin)
+    operators = place, ranges.begin[line], ranges.end[line]
+    kernel, operator = _find_launched(kernels, load_launches(report, store), counts, operators)
+    length = kernels.length[kernel]
+    name, kernel_class = (
+        _load_labels(kernels, event_type, kernel) for event_type in (types.KERNEL, types.KERNEL_CLASS)
+    )
     heavy = np.where(kernel_class.take(is_heavy_class), length, 0)
     number_type = _choose_types(name, kernel_class, operator, heavy, line.size)
     is_shown = np.bincount(operator, minlength=line.size) > 0
@@ -94,38 +99,28 @@ class _Labels(NamedTuple):
         return np.array([is_wanted(text) for text in self.texts], np.bool_)[self.code]
 
 
-def _name_kernels(kernels: OpenedEvents, line: IntArray) -> tuple[_Labels, _Labels]:
-    """Return the names and the classes of kernels, given by their lines."""
-    labels = []
-    for event_type in (types.KERNEL, types.KERNEL_CLASS):
-        code, values = find_distinct(kernels.get_values(event_type)[line])
-        names = kernels.get_names(event_type)
-        labels.append(_Labels(code, [names.get(value, "") for value in values.tolist()]))
-    return labels[0], labels[1]
+def _load_labels(kernels: OpenedEvents, event_type: EventType, line: IntArray) -> _Labels:
+    """Return the texts that kernels, given by their lines, have for a type."""
+    code, values = find_distinct(kernels.get_values(event_type)[line])
+    names = kernels.get_names(event_type)
+    return _Labels(code, [names.get(value, "") for value in values.tolist()])
 
 
 def _find_launched(
-    kernels: OpenedEvents,
-    launches: Launches,
-    counted: CountedEvents,
-    windows: Windows,
-    place: IntArray,
-    begin: IntArray,
-    end: IntArray,
+    kernels: OpenedEvents, launches: Launches, counts: BoolArray, operators: tuple[IntArray, IntArray, IntArray]
 ) -> tuple[IntArray, IntArray]:
-    """Return (lines of kernels, index of the operator that launched each).
+    """Return (lines of kernels, index of the operator that launched each). `counts`: whether each kernel does.
 
     Operators, given by thread, start and end, do not overlap on their thread and are ordered by both. Nodes of CUDA
     graphs belong to none.
     """
     is_single = (kernels.get_values(types.KERNEL) != ABSENT) & (kernels.get_values(types.GRAPH_NODE_ID) == ABSENT)
-    is_single &= kernels.mark_whole(windows) & counted.mark_operations(kernels.place, kernels.begin)
-    line = np.flatnonzero(is_single)
+    line = np.flatnonzero(is_single & counts)
     launch = launches.find(kernels.place[line], kernels.begin[line])
     line, launch = line[launch >= 0], launch[launch >= 0]
     thread, sent = launches.thread[launch], launches.sent[launch]
     order = np.lexsort((sent, thread))
-    operator = find_innermost(place, begin, end, thread[order], sent[order]).innermost
+    operator = find_innermost(*operators, thread[order], sent[order]).innermost
     return line[order][operator >= 0], operator[operator >= 0]
 
 
@@ -149,17 +144,11 @@ def collect_flops(parts: Sequence[Table], kernels: Sequence[KernelNumbers], step
     table = add_up(parts, _KEYS)
     if not table["task"].size:
         return None
-    rows = make_rows(add_up([drop_columns(table, "task")], ["operator", "number_type"]))
-    operators = [
-        OperatorFlops(
-            operator=row["operator"],
-            number_type=row["number_type"],
-            count=row["count"],
-            flops=float((row["high"] << _HALF) + row["low"]),
-            kernel_ns=row["kernel_ns"],
-        )
-        for row in rows
-    ]
+    by_operator = add_up([drop_columns(table, "task", "explained_ns")], _KEYS[:2])
+    parts_of_flops = zip(by_operator["high"].tolist(), by_operator["low"].tolist(), strict=True)
+    flops = [float((high << _HALF) + low) for high, low in parts_of_flops]
+    rows = make_rows(drop_columns(by_operator, "high", "low"))
+    operators = [OperatorFlops(flops=each, **row) for each, row in zip(flops, rows, strict=True)]
     return FlopNumbers(
         tasks=np.unique(table["task"]).size,
         steps=steps,

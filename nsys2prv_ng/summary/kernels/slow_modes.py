@@ -41,6 +41,7 @@ from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.kernels.cells import Cells, KernelTimes, Places, find_blocks, find_quartiles, join_times
 from nsys2prv_ng.summary.kernels.numbers import SlowKernel, SlowMode, SlowModeNumbers, SlowTask
 
@@ -69,12 +70,7 @@ def find_slow_modes(job: Job, parts: Sequence[KernelTimes]) -> SlowModeNumbers |
         return None
     times = join_times(list(parts))
     judged = judge(times)
-    block = find_blocks(np.arange(steps.number.size), steps.number.size)
-    blocks = [np.flatnonzero(block == number) for number in range(int(block[-1]) + 1)]
-    modes = [
-        _describe(job, times, judged, mode, [steps.number[at] for at in blocks], [steps.length[at] for at in blocks])
-        for mode in group_modes(times.cells, judged)
-    ]
+    modes = [_describe(job, times, judged, mode, steps) for mode in group_modes(times.cells, judged)]
     modes = sorted((mode for mode in modes if mode.step_share >= LEAST_SHARE), key=lambda mode: -mode.lost_ns)
     return SlowModeNumbers(
         steps=steps.number.size,
@@ -295,10 +291,9 @@ def _unite(modes: Sequence[Mode], can_unite: Callable[[Mode, Mode], bool]) -> li
     """Return modes in which those of alike steps are one. The mode with most time lost decides."""
     groups: list[list[Mode]] = []
     for mode in sorted(modes, key=lambda mode: -mode.lost):
-        for group in groups:
-            if _are_alike(group[0], mode) and can_unite(group[0], mode):
-                group.append(mode)
-                break
+        alike = (group for group in groups if _are_alike(group[0], mode) and can_unite(group[0], mode))
+        if group := next(alike, None):
+            group.append(mode)
         else:
             groups.append([mode])
     return [_merge(group) for group in groups]
@@ -343,18 +338,18 @@ def _is_certain(cells: Cells, mode: Mode) -> bool:
     return len(places) >= FEWEST and (is_row or float(np.median(of_block[sorted(mode.slow)])) >= FEWEST)
 
 
-def _describe(
-    job: Job, times: KernelTimes, judged: Judged, mode: Mode, numbers: Sequence[IntArray], lengths: Sequence[IntArray]
-) -> SlowMode:
-    """Return the numbers of a mode. `numbers` and `lengths` (ns): of the steps of each block."""
+def _describe(job: Job, times: KernelTimes, judged: Judged, mode: Mode, steps: Steps) -> SlowMode:
+    """Return the numbers of a mode. `steps`: those that count."""
     cells, blocks = times.cells, np.array(sorted(mode.slow), np.int64)
-    in_steps = [at[np.isin(cells.block[at], blocks)] for at in mode.series]
-    every = np.concatenate(in_steps)
+    is_slow = np.isin(find_blocks(np.arange(steps.number.size), steps.number.size), blocks)
+    every = np.concatenate(mode.series)
+    every = every[np.isin(cells.block[every], blocks)]
     lost = int(judged.lost[every].sum())
     beside = np.isin(cells.block, blocks) & np.isin(cells.task, list(mode.tasks))
-    step_ns = len(mode.tasks) * sum(int(lengths[block].sum()) for block in blocks)
-    kernels = [_describe_kernel(times, judged.lost, own) for own in _join_shapes(cells, every)]
-    kernels.sort(key=lambda kernel: -kernel.lost_ns)
+    step_ns = len(mode.tasks) * int(steps.length[is_slow].sum())
+    by_shape = every[np.argsort(cells.shape[every], kind="stable")]
+    of_shapes = np.split(by_shape, find_starts(cells.shape[by_shape])[1:])
+    kernels = sorted((_describe_kernel(times, judged.lost, at) for at in of_shapes), key=lambda each: -each.lost_ns)
     own_lost = {task: int(judged.lost[every[cells.task[every] == task]].sum()) for task in mode.tasks}
     tasks = [
         SlowTask(rank=job.tree.ranks[task], task=job.tree.model.tasks[task].name, lost_ns=own_lost[task])
@@ -363,7 +358,7 @@ def _describe(
     slow_ns = int(cells.ns[every].sum())
     return SlowMode(
         tasks=tasks,
-        steps=[int(number) for block in blocks for number in numbers[block]],
+        steps=steps.number[is_slow].tolist(),
         all_steps=mode.slow == mode.compared,
         ratio=slow_ns / max(1, slow_ns - lost),
         lost_ns=lost,
@@ -375,19 +370,13 @@ def _describe(
     )
 
 
-def _join_shapes(cells: Cells, at: IntArray) -> list[IntArray]:
-    """Return some cells by their shape."""
-    order = at[np.argsort(cells.shape[at], kind="stable")]
-    return np.split(order, find_starts(cells.shape[order])[1:])
-
-
 def _describe_kernel(times: KernelTimes, lost: IntArray, at: IntArray) -> SlowKernel:
-    shape = times.shapes[int(times.cells.shape[at[0]])]
+    name, grid, block = times.shapes[int(times.cells.shape[at[0]])]
     count, ns, lost_ns = int(times.cells.kernels[at].sum()), int(times.cells.ns[at].sum()), int(lost[at].sum())
     return SlowKernel(
-        name=shape.name,
-        grid=list(shape.grid),
-        block=list(shape.block),
+        name=name,
+        grid=list(grid),
+        block=list(block),
         count=count,
         usual_ns=round((ns - lost_ns) / count),
         ns=ns,

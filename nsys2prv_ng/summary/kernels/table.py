@@ -1,4 +1,4 @@
-"""Tables of kernels: the longest, those that are slow on some ranks or in some steps, operators with known FLOPs."""
+"""Tables and sentences on kernels: the longest, those slow on some ranks or in some steps, and FLOPs of operators."""
 
 from __future__ import annotations
 
@@ -42,10 +42,16 @@ def tabulate_kernels(
     """Return the kernels of all GPUs, the longest time first. `durations`: histograms of some of the kernels."""
     whole = sum(kernel.total_ns for kernel in kernels)
     tasks = len({task for gpu in gpus if gpu.span_ns for task in gpu.tasks})
-    histograms = {
-        (each.name, each.kernel_class): grid.Histogram(each.counts.tolist(), each.edges_ns.tolist())
-        for each in durations
-    }
+    histograms: dict[tuple[str, str], grid.Cell] = {}
+    for each in durations:
+        histograms[each.name, each.kernel_class] = grid.Histogram(each.counts.tolist(), each.edges_ns.tolist())
+
+    def name_busiest(kernel: KernelNumbers) -> grid.Cell:
+        return grid.Name(name_largest({kernel.busiest_task: kernel.busiest_ns}, kernel.total_ns, tasks))
+
+    def show_durations(kernel: KernelNumbers) -> grid.Cell:
+        return histograms.get((kernel.name, kernel.kernel_class), "")
+
     return grid.tabulate(
         kernels,
         [
@@ -57,16 +63,8 @@ def tabulate_kernels(
             (grid.Column("shortest", wide=True), lambda kernel: grid.Ns(kernel.min_ns)),
             (grid.Column("longest", wide=True), lambda kernel: grid.Ns(kernel.max_ns)),
             ("share", lambda kernel: grid.Share(kernel.total_ns, whole)),
-            (
-                grid.Column("mostly on", optional=True),
-                lambda kernel: grid.Name(
-                    name_largest({kernel.busiest_task: kernel.busiest_ns}, kernel.total_ns, tasks)
-                ),
-            ),
-            (
-                grid.Column("durations", wide=True),
-                lambda kernel: histograms.get((kernel.name, kernel.kernel_class), ""),
-            ),
+            (grid.Column("mostly on", optional=True), name_busiest),
+            (grid.Column("durations", wide=True), show_durations),
         ],
         names=2,
         more="kernels",
@@ -87,18 +85,16 @@ def tabulate_flops(flops: FlopNumbers) -> grid.Grid:
         ],
         caption="FLOPs of operators by their shapes, and time of the kernels that they launched",
         names=2,
-        below=_describe(flops),
+        below=_describe_flops(flops),
     )
 
 
-def _describe(flops: FlopNumbers) -> list[str]:
+def _describe_flops(flops: FlopNumbers) -> list[str]:
     """Return how much operators with shapes compute, how fast, and how much of such work they are."""
-    each = ""
-    if flops.steps:
-        each = f" {format_flops(flops.flops / flops.steps / flops.tasks)} a step and rank"
+    per_step = f"{format_flops(flops.flops / flops.steps / flops.tasks)} a step and rank" if flops.steps else ""
     rate = f"{format_flops(flops.flops / flops.kernel_ns * 1e9)}/s while their kernels run" if flops.kernel_ns else ""
     share = format_percent(flops.explained_ns, flops.of_ns)
     return [
-        f"At least{each or ' ' + format_flops(flops.flops)}, {rate}",
+        f"At least {per_step or format_flops(flops.flops)}, {rate}",
         f"These operators launched {share} of the time in GEMM, attention and convolution kernels",
     ]

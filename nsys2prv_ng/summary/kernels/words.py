@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from nsys2prv_ng.summary.kernels.numbers import SlowMode, SlowModeNumbers
-from nsys2prv_ng.text.formatting import (
-    count_noun,
-    format_number_ranges,
-    format_percent,
-    format_ranks,
-    format_time,
-    join_first,
-)
+from nsys2prv_ng.text import formatting
+from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time, join_first
 from nsys2prv_ng.text.names import clean_name, quote_name
 
 _MOST_NUMBERS, _MOST_TASKS = 4, 3
@@ -20,13 +14,13 @@ def name_tasks(mode: SlowMode) -> str:
     """Return the ranks of a mode, or else its tasks."""
     ranks = sorted(task.rank for task in mode.tasks if task.rank is not None)
     if len(ranks) == len(mode.tasks):
-        return format_ranks(ranks)
+        return formatting.format_ranks(ranks)
     return join_first([clean_name(task.task) for task in mode.tasks], _MOST_TASKS)
 
 
 def name_steps(mode: SlowMode) -> str:
     """Return the numbers of the slow steps."""
-    numbers = format_number_ranges(mode.steps).split(",")
+    numbers = formatting.format_number_ranges(mode.steps).split(",")
     return f"step{'s' * (len(mode.steps) > 1)} {join_first(numbers, _MOST_NUMBERS)}"
 
 
@@ -42,11 +36,11 @@ def describe_slow_modes(slow: SlowModeNumbers | None, *, has_several: bool) -> s
     modes = [] if slow is None else [mode for mode in slow.modes if mode.kernels]
     if not modes:
         return ""
-    text = _describe(modes[0], has_several)
+    text = _describe_mode(modes[0], has_several)
     return f"{text}; {count_noun(len(modes) - 1, 'more slow mode')}: --details" if len(modes) > 1 else text
 
 
-def _describe(mode: SlowMode, has_several: bool) -> str:
+def _describe_mode(mode: SlowMode, has_several: bool) -> str:
     count = len(mode.kernels) + mode.more_kernels
     first = quote_name(mode.kernels[0].name)
     what = f"{first} takes"

@@ -14,7 +14,7 @@ import numpy as np
 
 from nsys2prv_ng.analysis.gpus import waiting
 from nsys2prv_ng.analysis.gpus.activity import Devices
-from nsys2prv_ng.analysis.gpus.metrics import NO_VALUES, MetricSums, PartsOfTime, count_sampled
+from nsys2prv_ng.analysis.gpus.metrics import NO_VALUES, CoveredValues, MetricSums, PartsOfTime, count_sampled
 from nsys2prv_ng.analysis.network_metrics import list_network_reports, measure_network_metrics
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
@@ -129,17 +129,15 @@ def list_link_metrics(
     """Return the counters of links: of GPUs, from all their metrics, then of network cards and switches, by row."""
     if nccl is None:
         return []
-    networks = measure_network_metrics(
-        job, lambda kind: kind.unit == _BYTES, PartsOfTime(_NCCL, lambda _: True, nccl.find)
-    )
+    part = PartsOfTime(_NCCL, lambda _: True, nccl.find)
+    networks = measure_network_metrics(job, lambda kind: kind.unit == _BYTES, part)
     labels = [label for task in job.tree.model.tasks for label in task.threads]
     metrics = []
     for sums in of_gpus:
         if is_gpu_link(sums.event_type):
-            device = devices.rows[sums.row]
             link = next(name for name in _GPU_LINKS if sums.event_type.label.startswith(name))
-            name = f"GPU {device.gpu.number}"
-            metrics.append(_make(sums, nccl, link=link, node=device.node, gpu=device.gpu.number, device=name))
+            node, gpu = devices.rows[sums.row].node, devices.rows[sums.row].gpu.number
+            metrics.append(_make(sums, nccl, link=link, node=node, gpu=gpu, device=f"GPU {gpu}"))
     for sums in networks:
         task = job.tree.model.tasks[job.tree.task_of_row[sums.row]]
         word, colon, _ = sums.event_type.label.partition(":")
@@ -151,27 +149,28 @@ def list_link_metrics(
 
 
 def _make(sums: MetricSums, nccl: NcclTime, *, link: str, node: str, gpu: int | None, device: str) -> LinkMetric:
-    is_rate = sums.event_type.unit == _BYTES
-    during = nccl.name(sums.row)
-    mean = sums.mean if sums.samples >= FEWEST_SAMPLES else None
     in_transfer = sums.covered.get((_NCCL, 0), NO_VALUES)
-    in_nccl = in_transfer.mean if in_transfer.samples >= FEWEST_SAMPLES else None
+    percent, rate = _split_mean(sums, sums.event_type)
+    nccl_percent, nccl_rate = _split_mean(in_transfer, sums.event_type)
     return LinkMetric(
         link=link,
         node=node,
         gpu=gpu,
         device=device,
         metric=sums.event_type.label,
-        percent=None if is_rate else mean,
-        bytes_per_s=_scale(mean) if is_rate else None,
+        percent=percent,
+        bytes_per_s=rate,
         samples=sums.samples,
-        nccl=during,
-        nccl_percent=None if is_rate else in_nccl,
-        nccl_bytes_per_s=_scale(in_nccl) if is_rate else None,
+        nccl=nccl.name(sums.row),
+        nccl_percent=nccl_percent,
+        nccl_bytes_per_s=nccl_rate,
         nccl_samples=in_transfer.samples,
     )
 
 
-def _scale(per_ms: float | None) -> int | None:
-    """Return a rate per s."""
-    return None if per_ms is None else round(per_ms * _PER_S)
+def _split_mean(values: CoveredValues | MetricSums, kind: EventType) -> tuple[float | None, int | None]:
+    """Return a mean as (percent, bytes/s), one of them None; both without enough samples."""
+    mean = values.mean if values.samples >= FEWEST_SAMPLES else None
+    if kind.unit != _BYTES or mean is None:
+        return mean, None
+    return None, round(mean * _PER_S)

@@ -28,6 +28,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import DeviceRow
 from nsys2prv_ng.analysis.waits.clocks import Parts
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.groups import make_rows, sum_table
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.job.counted import CountedEvents
@@ -68,10 +69,8 @@ def measure_links(
     if not job.lacks_ranks:  # messages of kernels may have counterparts that no report shows
         between = _list_slow(by_node.take(np.flatnonzero(by_node.is_closed & by_node.between_nodes)), are_nodes=True)
         named = {(one.sender, one.receiver) for one in between}
-        slow = [*between]
-        for one in _list_slow(by_pair.take(np.flatnonzero(by_pair.is_closed)), are_nodes=False):
-            if (int(node_of_end[one.sender]), int(node_of_end[one.receiver])) not in named:
-                slow.append(one)
+        pairs = _list_slow(by_pair.take(np.flatnonzero(by_pair.is_closed)), are_nodes=False)
+        slow = [*between, *(one for one in pairs if (node_of_end[one.sender], node_of_end[one.receiver]) not in named)]
     rates = _list_rates(by_pair, with_ends=True)
     return numbers.LinkNumbers(
         ends=ends,
@@ -99,51 +98,29 @@ def _name_ends(
     order = np.lexsort((end[first], is_mpi[first]))
     ends = []
     for at in first[order].tolist():
-        model = job.tree.model.tasks[int(task[at])]
+        model, rank = job.tree.model.tasks[int(task[at])], job.tree.ranks[int(task[at])]
         device = None if is_mpi[at] else devices[int(end[at])]
-        ends.append(
-            numbers.LinkEnd(
-                node=job.tree.model.nodes[model.node] if device is None else device.node,
-                gpu=None if device is None else device.gpu.number,
-                rank=job.tree.ranks[int(task[at])],
-                task=model.name,
-            )
-        )
+        node, gpu = (job.tree.model.nodes[model.node], None) if device is None else (device.node, device.gpu.number)
+        ends.append(numbers.LinkEnd(node=node, gpu=gpu, rank=rank, task=model.name))
     index = np.argsort(order)[code]
     return ends, index[: messages.ns.size], index[messages.ns.size :]
 
 
 def _sum_links(messages: Messages) -> list[numbers.Link]:
     """Return a link for each pair, most bytes first."""
-    code, first = encode_rows(messages.is_mpi.astype(np.int64), messages.sender, messages.receiver)
-    rated = messages.ns > 0
-    count, *sums = (
-        np.bincount(code, minlength=first.size),
-        *(_add(code, values, first.size) for values in (messages.bytes, messages.bytes * rated, messages.ns)),
-    )
-    columns = [messages.is_mpi[first], messages.sender[first], messages.receiver[first], messages.between_nodes[first]]
-    links = [
-        numbers.Link(
-            library=numbers.MPI if is_mpi else numbers.NCCL,
-            sender=sender,
-            receiver=receiver,
-            between_nodes=between,
-            count=number,
-            bytes=size,
-            rated_bytes=rated_bytes,
-            rated_ns=ns,
-        )
-        for is_mpi, sender, receiver, between, number, size, rated_bytes, ns in zip(
-            *(column.tolist() for column in (*columns, count, *sums)), strict=True
-        )
-    ]
+    columns = {
+        "library": messages.is_mpi,
+        "sender": messages.sender,
+        "receiver": messages.receiver,
+        "between_nodes": messages.between_nodes,
+        "count": np.ones_like(messages.ns),
+        "bytes": messages.bytes,
+        "rated_bytes": np.where(messages.ns > 0, messages.bytes, 0),
+        "rated_ns": messages.ns,
+    }
+    rows = make_rows(sum_table(columns, ["library", "sender", "receiver", "between_nodes"]))
+    links = [numbers.Link(**{**row, "library": numbers.MPI if row["library"] else numbers.NCCL}) for row in rows]
     return sorted(links, key=lambda link: (-link.bytes, link.library, link.sender, link.receiver))
-
-
-def _add(code: IntArray, values: IntArray, size: int) -> IntArray:
-    sums = np.zeros(size, np.int64)
-    np.add.at(sums, code, values)
-    return sums
 
 
 class _Groups(NamedTuple):
@@ -206,7 +183,7 @@ def _group(messages: Messages, *, by_pair: bool) -> _Groups:
 
 def _list_rates(groups: _Groups, *, with_ends: bool) -> list[numbers.MessageRate]:
     """Return the rate of each group, most bytes first."""
-    order = np.argsort(-(groups.bytes * groups.messages), kind="stable")
+    by_bytes = groups.take(np.argsort(-(groups.bytes * groups.messages), kind="stable"))
     return [
         numbers.MessageRate(
             library=numbers.MPI if row.is_mpi else numbers.NCCL,
@@ -224,7 +201,7 @@ def _list_rates(groups: _Groups, *, with_ends: bool) -> list[numbers.MessageRate
             sender=row.sender if with_ends else None,
             receiver=row.receiver if with_ends else None,
         )
-        for row in _list_lines(groups.take(order))
+        for row in _list_lines(by_bytes)
     ]
 
 
@@ -238,7 +215,7 @@ def _list_slow(groups: _Groups, *, are_nodes: bool) -> list[numbers.SlowLink]:
     peers, _ = encode_rows(groups.is_mpi, groups.between_nodes, groups.bytes, groups.together)
     pair, _ = encode_rows(groups.is_mpi, groups.sender, groups.receiver)
     times = PairTimes(peers, pair, groups.bytes, groups.messages, groups.low, groups.median, groups.high, groups.error)
-    slow = find_slow_pairs(times)
+    which, *of_peers = find_slow_pairs(times)
     found = [
         numbers.SlowLink(
             library=numbers.MPI if row.is_mpi else numbers.NCCL,
@@ -253,7 +230,7 @@ def _list_slow(groups: _Groups, *, are_nodes: bool) -> list[numbers.SlowLink]:
             peers_high_bytes_per_s=round(row.bytes / shortest * 1e9),
         )
         for row, number, shortest, longest in zip(
-            _list_lines(groups.take(slow.which)), *(column.tolist() for column in slow[1:]), strict=True
+            _list_lines(groups.take(which)), *(column.tolist() for column in of_peers), strict=True
         )
     ]
     return sorted(found, key=lambda one: (one.bytes_per_s / one.peers_low_bytes_per_s, one.sender, one.receiver))
@@ -294,25 +271,18 @@ def _load_mpi(job: Job, index: int) -> dict[str, tuple[IntArray, IntArray]]:
     calls: dict[str, tuple[IntArray, IntArray]] = {}
     for event_type in types.MPI_CALLS.values():
         value, names = events.get_values(event_type), events.get_names(event_type)
-        for number, name in names.items():
-            if name.startswith(_ALL_TO_ALL):
-                lines = np.flatnonzero(counts & (value == number))
-                if lines.size:
-                    calls[name] = (job.tree.task_of_row[row[lines]].astype(np.int64), sent[lines])
+        for number in (number for number, name in names.items() if name.startswith(_ALL_TO_ALL)):
+            if (lines := np.flatnonzero(counts & (value == number))).size:
+                calls[names[number]] = (job.tree.task_of_row[row[lines]].astype(np.int64), sent[lines])
     return calls
 
 
 def _make_exchange(job: Job, function: str, count: int, task: IntArray, size: IntArray) -> Sequence[numbers.AllToAll]:
     """Return the exchanges of one function; none if fewer than two ranks take part or nothing is sent."""
-    sent = _add(task, size, len(job.tree.model.tasks))
-    used = np.unique(task).tolist()
-    if len(used) < 2 or not sent.any():
-        return []
-    rows = [
-        numbers.SentBytes(rank=job.tree.ranks[number], task=job.tree.model.tasks[number].name, bytes=int(sent[number]))
-        for number in used
-    ]
-    return [numbers.AllToAll(function=function, count=int(count), sent=rows)]
+    ranks, tasks = job.tree.ranks, job.tree.model.tasks
+    rows = make_rows(sum_table({"task": task, "bytes": size}, ["task"]))
+    sent = [numbers.SentBytes(rank=ranks[at["task"]], task=tasks[at["task"]].name, bytes=at["bytes"]) for at in rows]
+    return [numbers.AllToAll(function=function, count=count, sent=sent)] if len(sent) > 1 and size.any() else []
 
 
 FEWEST, FEWEST_PEERS = 8, 2
@@ -346,17 +316,8 @@ class PairTimes(NamedTuple):
         return PairTimes._make([column[which] for column in self])
 
 
-class SlowPairs(NamedTuple):
-    """Pairs that are slow: index, number of peers, the shortest and the longest median of a peer (ns)."""
-
-    which: IntArray
-    peers: IntArray
-    shortest: IntArray
-    longest: IntArray
-
-
-def find_slow_pairs(pairs: PairTimes) -> SlowPairs:
-    """Return the slow pairs, by the rules above."""
+def find_slow_pairs(pairs: PairTimes) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Return (index of each slow pair, number of peers, shortest and longest median of a peer), by the rules above."""
     known = np.flatnonzero(pairs.messages >= FEWEST)
     chosen = pairs.take(known)
     size = np.bincount(chosen.group)[chosen.group] if known.size else known
@@ -368,9 +329,8 @@ def find_slow_pairs(pairs: PairTimes) -> SlowPairs:
     error = chosen.error + errors.pick(errors.count - 1)
     slow = (chosen.median >= FAR * usual) & (chosen.median - usual >= SHORTEST_NS) & (chosen.low - limit > error)
     slow &= _mark_largest(chosen)
-    return SlowPairs(
-        known[slow], medians.count[slow], medians.pick(medians.count * 0)[slow], medians.pick(medians.count - 1)[slow]
-    )
+    peers = medians.count
+    return known[slow], peers[slow], medians.pick(np.zeros_like(peers))[slow], medians.pick(peers - 1)[slow]
 
 
 def _mark_largest(pairs: PairTimes) -> BoolArray:

@@ -76,19 +76,13 @@ def list_messages(job: Job, waits: Waits, parts: Parts, shown: IntArray) -> Mess
     marks = np.zeros(waits.row.size, np.bool_)
     marks[shown] = True
     bounds, gpu_of_row = get_uncertainty(job), np.append(map_rows_to_gpus(job), -1)
-    found = [
-        _list_of_source(job, waits, parts, marks, pairs, bounds, gpu_of_row, is_mpi=source == source_names.MPI)
-        for joined in job.joined
-        for source, pairs in joined.messages.items()
-    ]
-    return _join(found)
-
-
-def _join(parts: Sequence[Messages]) -> Messages:
-    if not parts:
-        kinds = (np.bool_, *[np.int64] * 4, np.bool_, *[np.int64] * 3, np.bool_, np.int64, np.float64)
-        return Messages._make([np.zeros(0, kind) for kind in kinds])
-    return Messages._make([np.concatenate(columns) for columns in zip(*parts, strict=True)])
+    kinds = (np.bool_, *[np.int64] * 4, np.bool_, *[np.int64] * 3, np.bool_, np.int64, np.float64)
+    found = [Messages._make([np.zeros(0, kind) for kind in kinds])]
+    for joined in job.joined:
+        for source, pairs in joined.messages.items():
+            is_mpi = source == source_names.MPI
+            found.append(_list_of_source(job, waits, parts, marks, pairs, bounds, gpu_of_row, is_mpi=is_mpi))
+    return Messages._make([np.concatenate(columns) for columns in zip(*found, strict=True)])
 
 
 def _list_of_source(
@@ -215,13 +209,8 @@ NO_PAYLOAD = "its NCCL call has no payload"
 def mark_without_payload(job: Job) -> BoolArray:
     """Mark the reports in which NCCL calls have no payload."""
     results = (report.results.get(source_names.NCCL) for report in job.reports)
-    return np.array(
-        [
-            result is not None and any(reason in result.dropped for reason in PAYLOAD_NOT_EXPORTED.values())
-            for result in results
-        ],
-        np.bool_,
-    )
+    reasons = set(PAYLOAD_NOT_EXPORTED.values())
+    return np.array([result is not None and not reasons.isdisjoint(result.dropped) for result in results], np.bool_)
 
 
 def find_payload_remedy(job: Job) -> str:

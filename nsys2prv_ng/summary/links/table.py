@@ -1,4 +1,4 @@
-"""Tables of messages and of link counters.
+"""Tables of messages and of link counters, and sentences on links that are slower than their peers.
 
 Messages: their rates by size, the traffic and rate of each pair, and what ranks send in all-to-alls. Counters: each
 over all its links, and of each link.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from nsys2prv_ng.summary.links import numbers
 from nsys2prv_ng.summary.links.words import name_class, name_end
 from nsys2prv_ng.text.formatting import count_noun
-from nsys2prv_ng.text.grid import Bytes, Cell, Column, Count, Grid, Name, Ns, Rate, Share, make_columns
+from nsys2prv_ng.text.grid import Bytes, Cell, Column, Count, Grid, Name, Ns, Rate, Share, make_columns, tabulate
 from nsys2prv_ng.text.names import clean_name, name_task
 
 NO_COLLECTIVES = "Collectives belong to no pair: reports do not record the path of their data"
@@ -19,8 +19,7 @@ NO_COLLECTIVES = "Collectives belong to no pair: reports do not record the path 
 
 def list_link_tables(links: numbers.LinkNumbers) -> list[Grid]:
     """Return all tables on messages."""
-    makers = (tabulate_message_rates, tabulate_node_links, tabulate_links, tabulate_exchanges)
-    return [make(links) for make in makers]
+    return [tabulate_message_rates(links), tabulate_node_links(links), tabulate_links(links), tabulate_exchanges(links)]
 
 
 def tabulate_message_rates(links: numbers.LinkNumbers) -> Grid:
@@ -31,20 +30,11 @@ def tabulate_message_rates(links: numbers.LinkNumbers) -> Grid:
     rows: list[list[Cell]] = []
     for rate in links.sizes:
         pairs = by_pair.get(_get_key(rate), [])
-        rows.append(
-            [
-                rate.library,
-                name_class(rate),
-                Bytes(rate.bytes),
-                "" if rate.together == 1 else Count(rate.together),
-                Count(rate.pairs),
-                Count(rate.count),
-                Ns(rate.ns / rate.count),
-                Rate(rate.algorithm_bytes_per_s),
-                Rate(min(pairs)) if len(pairs) > 1 else "",
-                Rate(max(pairs)) if len(pairs) > 1 else "",
-            ]
-        )
+        extremes = (Rate(min(pairs)), Rate(max(pairs))) if len(pairs) > 1 else ("", "")
+        together = "" if rate.together == 1 else Count(rate.together)
+        what: list[Cell] = [rate.library, name_class(rate), Bytes(rate.bytes), together]
+        counts = Count(rate.pairs), Count(rate.count)
+        rows.append([*what, *counts, Ns(rate.ns / rate.count), Rate(rate.algorithm_bytes_per_s), *extremes])
     titles: list[str | Column] = ["messages", "", "size", Column("in a call", optional=True), "pairs", "count", "mean"]
     titles += ["algbw", Column("slowest pair", optional=True, minor=True), Column("fastest", optional=True, minor=True)]
     caption = f"Rates of {count_noun(links.rated, 'message')} of {links.messages:,}, from when both sides run"
@@ -69,21 +59,17 @@ def tabulate_links(links: numbers.LinkNumbers, between: bool | None = None) -> G
 
 
 def _tabulate(caption: str, names: Sequence[str], links: Sequence[numbers.Link]) -> Grid:
-    rows: list[list[Cell]] = [
+    return tabulate(
+        links,
         [
-            Name(names[link.sender]),
-            Name(names[link.receiver]),
-            link.library,
-            Count(link.count),
-            Bytes(link.bytes),
-            Rate(link.bytes_per_s),
-        ]
-        for link in links
-    ]
-    return Grid(
+            ("from", lambda link: Name(names[link.sender])),
+            ("to", lambda link: Name(names[link.receiver])),
+            (Column("", optional=True), lambda link: link.library),
+            ("count", lambda link: Count(link.count)),
+            ("bytes", lambda link: Bytes(link.bytes)),
+            ("rate", lambda link: Rate(link.bytes_per_s)),
+        ],
         caption=f"{caption}, and their rate while data moves",
-        columns=make_columns("from", "to", Column("", optional=True), "count", "bytes", "rate"),
-        rows=rows,
         names=3,
         more="pairs",
         below=[NO_COLLECTIVES],
@@ -92,20 +78,13 @@ def _tabulate(caption: str, names: Sequence[str], links: Sequence[numbers.Link])
 
 def tabulate_exchanges(links: numbers.LinkNumbers) -> Grid:
     """Return how evenly ranks send in all-to-all exchanges."""
-    exchanges = [
-        (each, [rank.bytes for rank in each.sent], max(each.sent, key=lambda rank: rank.bytes))
-        for each in links.all_to_all
-    ]
-    rows: list[list[Cell]] = [
-        [
-            exchange.function,
-            Name(name_task(most.rank, most.task)) if most.bytes > min(sizes) else "-",
-            Count(exchange.count),
-            *map(Bytes, (min(sizes), sum(sizes) / len(sizes), most.bytes)),
-            f"{exchange.imbalance:.2f}",
-        ]
-        for exchange, sizes, most in exchanges
-    ]
+    rows: list[list[Cell]] = []
+    for exchange in links.all_to_all:
+        most = max(exchange.sent, key=lambda rank: rank.bytes)
+        sizes = [rank.bytes for rank in exchange.sent]
+        sender = Name(name_task(most.rank, most.task)) if most.bytes > min(sizes) else "-"
+        sent = map(Bytes, (min(sizes), sum(sizes) / len(sizes), most.bytes))
+        rows.append([exchange.function, sender, Count(exchange.count), *sent, f"{exchange.imbalance:.2f}"])
     titles = ("all-to-all", "sends most", "count", "least", "mean", "most", "most / mean")
     caption = "Bytes that ranks send in all-to-all exchanges"
     return Grid(caption=caption, columns=make_columns(*titles), rows=rows, names=2)
@@ -114,7 +93,8 @@ def tabulate_exchanges(links: numbers.LinkNumbers) -> Grid:
 NO_PEAK = "Percentages are of the peak of the counter: reports do not contain the speed of links"
 _ORDER = (numbers.NVLINK, numbers.PCIE, numbers.INFINIBAND, numbers.ETHERNET, numbers.NETWORK)
 _TITLES = {numbers.TRANSFER: "NCCL transfer", numbers.KERNELS: "NCCL kernels"}
-"""Columns of the second mean, by what it covers."""
+"""Titles of the second mean, by what it covers."""
+_NCCL_COLUMNS = [Column(title, optional=True) for title in (*_TITLES.values(), "samples then")]
 
 
 def tabulate_link_metrics(metrics: Sequence[numbers.LinkMetric]) -> Grid:
@@ -123,19 +103,18 @@ def tabulate_link_metrics(metrics: Sequence[numbers.LinkMetric]) -> Grid:
     for metric in metrics:
         by_counter.setdefault((metric.link, metric.metric, metric.nccl), []).append(metric)
     rows: list[list[Cell]] = []
-    order = {link: number for number, link in enumerate(_ORDER)}
     for (link, counter, _), links in sorted(
-        by_counter.items(), key=lambda item: (order.get(item[0][0], len(order)), -(_average(_list_means(item[1])) or 0))
+        by_counter.items(), key=lambda item: (_ORDER.index(item[0][0]), -(_average(_list_means(item[1])) or 0))
     ):
         means, is_rate = _list_means(links), _are_rates(links)
         extremes = [_show([extreme(means)], is_rate) if len(means) > 1 else "" for extreme in (min, max)]
         first: list[Cell] = [Name(link), Name(counter), Count(len(links)), _show(means, is_rate)]
-        rows.append([*first, *extremes, _count_samples(links), *_show_nccl(links)])
+        rows.append([*first, *extremes, Count(sum(each.samples for each in links)), *_show_nccl(links)])
     titles: list[str | Column] = ["link", "counter", "links", "mean"]
     titles += [Column("lowest", optional=True, minor=True), Column("highest", optional=True), "samples"]
     return Grid(
         caption="Link counters: mean over all links, and during NCCL",
-        columns=make_columns(*titles, *_make_nccl_columns()),
+        columns=make_columns(*titles, *_NCCL_COLUMNS),
         rows=rows,
         names=2,
         more="counters",
@@ -148,25 +127,11 @@ def tabulate_links_with_metrics(metrics: Sequence[numbers.LinkMetric]) -> Grid:
     """Return the means of each counter of each link."""
     rows: list[list[Cell]] = []
     for metric in metrics:
+        names = Name(f"{clean_name(metric.node)} {clean_name(metric.device)}"), Name(metric.metric)
         mean = _show(_list_means([metric]), _are_rates([metric]))
-        names = [Name(name_link(metric)), Name(metric.metric)]
-        rows.append([*names, mean, _count_samples([metric]), *_show_nccl([metric])])
-    columns = make_columns("on", "counter", "mean", "samples", *_make_nccl_columns())
+        rows.append([*names, mean, Count(metric.samples), *_show_nccl([metric])])
+    columns = make_columns("on", "counter", "mean", "samples", *_NCCL_COLUMNS)
     return Grid(caption="Counters of each link", columns=columns, rows=rows, names=2, more="counters of links")
-
-
-def name_link(metric: numbers.LinkMetric) -> str:
-    """Return the device and its node, for a text."""
-    return f"{clean_name(metric.node)} {clean_name(metric.device)}"
-
-
-def _make_nccl_columns() -> list[Column]:
-    second = [Column(title, optional=True) for title in _TITLES.values()]
-    return [*second, Column("samples then", optional=True)]
-
-
-def _count_samples(links: Sequence[numbers.LinkMetric]) -> Count:
-    return Count(sum(link.samples for link in links))
 
 
 def _show_nccl(links: Sequence[numbers.LinkMetric]) -> list[Cell]:

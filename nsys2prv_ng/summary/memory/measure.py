@@ -7,51 +7,46 @@ task, or else to the GPU whose memory it changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import Devices
 from nsys2prv_ng.analysis.host_activity import load_thread_ranges
-from nsys2prv_ng.arrays.row_keys import find_distinct_rows
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, FloatTable, IntArray
+from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_objects, make_rows, sum_table, take_rows
+from nsys2prv_ng.arrays.types import FloatArray, FloatTable, IntArray
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.intervals.step_functions import NOTHING, find_latest
 from nsys2prv_ng.job.counted import CountedEvents, list_counted_steps
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Device
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.reading.opened_events import ABSENT, OpenedEvents, load_opened_events
-from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.kernels.cells import KernelTimes, find_blocks, join_cells
+from nsys2prv_ng.summary.memory import numbers
 from nsys2prv_ng.summary.memory.levels import KINDS, MemoryLevel, choose_points, is_leak, measure_growth, measure_levels
-from nsys2prv_ng.summary.memory.numbers import (
-    ALLOCATOR_CALLS,
-    AllocatorCalls,
-    GpuMemory,
-    KeptMemory,
-    MemoryNumbers,
-    is_blocking,
-)
 
 _MOST_KEPT = 10
 
 
-def measure_memory(job: Job, devices: Devices, kernel_times: Sequence[KernelTimes]) -> MemoryNumbers | None:
+def measure_memory(job: Job, devices: Devices, kernel_times: Sequence[KernelTimes]) -> numbers.MemoryNumbers | None:
     """Return the device memory of a job; None if no report records any. `kernel_times`: of its reports."""
     steps = None if job.scope.counted is None else list_counted_steps(job)
     levels = measure_levels(job, devices)
     if not levels:
         return None
-    sums = _Sums({}, {}, {}, {})
-    for part in job.engine.sum_up(lambda index: _sum_report(job, index, devices, levels), range(len(job.reports))):
-        sums.add(part)
+    parts = [*job.engine.sum_up(lambda index: _sum_report(job, index, devices, levels), range(len(job.reports)))]
+    sums = _Sums(
+        sum_table(join_tables([part.changes for part in parts]), ["row"]),
+        sum_table(join_tables([part.kept for part in parts]), ["row", "range", "call"]),
+        sum_table(join_tables([part.calls for part in parts]), ["row", "name"], _LONGEST),
+        {row: place for part in parts for row, place in part.peaks.items()},
+    )
     kernel_ns = _sum_kernel_times(kernel_times)
-    return MemoryNumbers(
+    return numbers.MemoryNumbers(
         steps=0 if steps is None else steps.number.size,
         step_numbers=[] if steps is None else steps.number[choose_points(steps.number.size)].tolist(),
         gpus=[_make_gpu(job, devices, row, levels[row], sums, steps, kernel_ns) for row in sorted(levels)],
@@ -59,64 +54,33 @@ def measure_memory(job: Job, devices: Devices, kernel_times: Sequence[KernelTime
     )
 
 
-@dataclass
-class _Calls:
-    """Allocator calls: their number, and their total and longest time (ns)."""
-
-    count: int = 0
-    total_ns: int = 0
-    max_ns: int = 0
-
-    def add(self, other: _Calls) -> None:
-        """Add other calls."""
-        self.count += other.count
-        self.total_ns += other.total_ns
-        self.max_ns = max(self.max_ns, other.max_ns)
-
-
 class _Sums(NamedTuple):
-    """Sums over reports, by row of the GPU."""
+    """Sums over a report, or over all, as tables by `row` of the GPU."""
 
-    changes: dict[int, IntArray]
-    """Allocations, their bytes, frees, and their bytes."""
-    kept: dict[int, dict[tuple[str, str], IntArray]]
-    """Number and bytes of the allocations that stay, by range and call."""
-    calls: dict[int, dict[str, _Calls]]
-    """By name. The row -1 has the calls whose GPU is not known."""
+    changes: Table
+    """Allocations, frees, and the bytes of both."""
+    kept: Table
+    """Number and bytes of the allocations that stay, by `range` and `call`."""
+    calls: Table
+    """Allocator calls by `name`: their number, total and longest time (ns). The row is -1 if the GPU is not known."""
     peaks: dict[int, tuple[str, str]]
     """Range and call of the allocation that made the peak."""
 
-    def add(self, other: _Sums) -> None:
-        """Add the sums of another report."""
-        self.peaks.update(other.peaks)
-        for row, numbers in other.changes.items():
-            self.changes[row] = self.changes.get(row, 0) + numbers
-        for row, places in other.kept.items():
-            for place, numbers in places.items():
-                self.add_kept(row, place, numbers)
-        for row, calls in other.calls.items():
-            for name, own in calls.items():
-                self.calls.setdefault(row, {}).setdefault(name, _Calls()).add(own)
 
-    def add_kept(self, row: int, place: tuple[str, str], numbers: IntArray) -> None:
-        """Add memory that stays."""
-        kept = self.kept.setdefault(row, {})
-        kept[place] = kept.get(place, 0) + numbers
+_LONGEST = {"max_ns": "max"}
+"""The column of calls that is not summed."""
 
 
 def _make_gpu(
     job: Job, devices: Devices, row: int, level: MemoryLevel, sums: _Sums, steps: Steps | None, kernel_ns: FloatTable
-) -> GpuMemory:
+) -> numbers.GpuMemory:
     device = devices.rows[row]
-    allocations, allocated, frees, freed = sums.changes.get(row, np.zeros(4, np.int64)).tolist()
-    calls = sums.calls.get(row, {})
-    places = [
-        KeptMemory(range=range_, call=call, count=int(count), bytes=int(size))
-        for (range_, call), (count, size) in sums.kept.get(row, {}).items()
-    ]
-    places.sort(key=lambda kept: (-kept.bytes, kept.range, kept.call))
+    changes, kept, calls = (_list_rows(table, row) for table in (sums.changes, sums.kept, sums.calls))
+    places = sorted(
+        (numbers.KeptMemory(**each) for each in kept), key=lambda each: (-each.bytes, each.range, each.call)
+    )
     peak_range, peak_call = sums.peaks.get(row, ("", ""))
-    return GpuMemory(
+    return numbers.GpuMemory(
         node=device.node,
         gpu=device.gpu.number,
         ranks=device.list_ranks(job.tree.ranks),
@@ -129,13 +93,10 @@ def _make_gpu(
         peak_step=None if steps is None or not level.steps else int(steps.number[level.peak_step]),
         peak_range=peak_range,
         peak_call=peak_call,
-        allocations=allocations,
-        allocated_bytes=allocated,
-        frees=frees,
-        freed_bytes=freed,
-        allocator_calls=sum(own.count for own in calls.values()),
-        allocator_ns=sum(own.total_ns for own in calls.values()),
-        blocking_ns=sum(own.total_ns for name, own in calls.items() if is_blocking(name)),
+        **(changes[0] if changes else dict.fromkeys(drop_columns(sums.changes, "row"), 0)),
+        allocator_calls=sum(each["count"] for each in calls),
+        allocator_ns=sum(each["total_ns"] for each in calls),
+        blocking_ns=sum(each["total_ns"] for each in calls if numbers.is_blocking(each["name"])),
         growth_per_step=measure_growth(level.least),
         leak=is_leak(level.least, _find_kernel_time(kernel_ns, device.tasks, level.steps)),
         least_by_step=level.least[choose_points(level.steps)].tolist() if level.steps else [],
@@ -144,12 +105,15 @@ def _make_gpu(
     )
 
 
-def _list_calls(by_gpu: Mapping[int, Mapping[str, _Calls]]) -> list[AllocatorCalls]:
-    by_name: dict[str, _Calls] = {}
-    for calls in by_gpu.values():
-        for name, own in calls.items():
-            by_name.setdefault(name, _Calls()).add(own)
-    listed = [AllocatorCalls(name=name, blocking=is_blocking(name), **vars(own)) for name, own in by_name.items()]
+def _list_rows(table: Table, row: int) -> list[dict[str, Any]]:
+    """Return what a table, sorted by row, has of a GPU."""
+    low, high = np.searchsorted(table["row"], [row, row + 1])
+    return make_rows(drop_columns(take_rows(table, np.arange(low, high)), "row"))
+
+
+def _list_calls(calls: Table) -> list[numbers.AllocatorCalls]:
+    rows = make_rows(sum_table(drop_columns(calls, "row"), ["name"], _LONGEST))
+    listed = [numbers.AllocatorCalls(blocking=numbers.is_blocking(row["name"]), **row) for row in rows]
     return sorted(listed, key=lambda calls: (-calls.total_ns, calls.name))
 
 
@@ -191,42 +155,36 @@ def _sum_report(job: Job, index: int, devices: Devices, levels: Mapping[int, Mem
     report = job.reports[index]
     changes = _load_changes(job, index, levels)
     is_free = changes.allocated == ABSENT
-    columns = (~is_free, np.where(is_free, 0, changes.allocated), is_free, np.where(is_free, changes.freed, 0))
-
-    last, peak_time = _spread(changes.row, {row: (level.last, level.peak_time) for row, level in levels.items()})
+    changed = {
+        "row": changes.row,
+        "allocations": ~is_free,
+        "allocated_bytes": np.where(is_free, 0, changes.allocated),
+        "frees": is_free,
+        "freed_bytes": np.where(is_free, changes.freed, 0),
+    }
+    rows = np.array(sorted(levels), np.int64)
+    times = np.array([(levels[row].last, levels[row].peak_time) for row in rows.tolist()], np.int64)
+    last, peak_time = times[np.searchsorted(rows, changes.row)].T
     is_freed = (changes.lifetime != ABSENT) & (changes.time + changes.lifetime <= last)
     is_kept, has_peak = ~is_free & ~is_freed & (changes.time <= last), ~is_free & (changes.time == peak_time)
     at = np.flatnonzero(is_kept | has_peak)
     calls = load_opened_events(report, source_names.CUDA_API, job.store)
-    places = _find_places(report, job, calls, changes.place[at], changes.time[at])
-    row, kept = changes.row[at], np.flatnonzero(is_kept[at])
-    sums = _Sums(
-        changes={key: numbers for (key,), numbers in _add_up([changes.row], columns)},
-        kept={},
+    range_, call, range_names = _find_places(job, index, calls, changes.place[at], changes.time[at])
+    ranges, names = dict(enumerate(range_names)), calls.get_names(types.CUDA_API)
+    row, here = changes.row[at], np.flatnonzero(is_kept[at])
+    kept = {"row": row, "range": range_, "call": call, "count": np.ones_like(at), "bytes": changes.allocated[at]}
+    kept = sum_table(take_rows(kept, here), ["row", "range", "call"])
+    for key, texts in ("range", ranges), ("call", names):
+        kept[key] = make_objects(texts.get(code, "") for code in kept[key].tolist())
+    return _Sums(
+        changes=sum_table(changed, ["row"]),
+        kept=kept,
         calls=_sum_calls(job, index, devices, levels, calls, changes),
-        peaks={int(row[n]): places.name(places.range[n], places.call[n]) for n in np.flatnonzero(has_peak[at])},
+        peaks={
+            int(row[n]): (ranges.get(int(range_[n]), ""), names.get(int(call[n]), ""))
+            for n in np.flatnonzero(has_peak[at])
+        },
     )
-    keys = row[kept], places.range[kept], places.call[kept]
-    for (key, range_, call), numbers in _add_up(keys, [np.ones_like(kept), changes.allocated[at][kept]]):
-        sums.add_kept(key, places.name(range_, call), numbers)
-    return sums
-
-
-def _add_up(
-    keys: Sequence[IntArray], values: Sequence[IntArray | BoolArray]
-) -> Iterator[tuple[tuple[int, ...], IntArray]]:
-    """Yield each distinct row of the keys (columns of n), and the sums of the values (columns of n) in it."""
-    code, distinct = find_distinct_rows(*keys)
-    sums = np.zeros((len(distinct), len(values)), np.int64)
-    for n, column in enumerate(values):
-        np.add.at(sums[:, n], code, column)
-    yield from zip(distinct, sums, strict=True)
-
-
-def _spread(row: IntArray, values: Mapping[int, tuple[int, ...]]) -> IntArray:
-    """Return the values of each row (k x n), which are given by row."""
-    rows = np.array(sorted(values), np.int64)
-    return np.array([values[number] for number in rows.tolist()], np.int64)[np.searchsorted(rows, row)].T
 
 
 def _load_changes(job: Job, index: int, levels: Mapping[int, MemoryLevel]) -> _Changes:
@@ -249,41 +207,33 @@ def _load_changes(job: Job, index: int, levels: Mapping[int, MemoryLevel]) -> _C
     return _Changes(events.place[at], events.begin[at], row[at], *(events.get_values(value)[at] for value in values))
 
 
-class _Places(NamedTuple):
-    """Where n times of threads were: the index of the NVTX range, the value of the CUDA call, and their names."""
+def _find_places(
+    job: Job, index: int, calls: OpenedEvents, thread: IntArray, time: IntArray
+) -> tuple[IntArray, IntArray, list[str]]:
+    """Return (index of the NVTX range, value of the CUDA call, names of ranges): of times (n, ns) of threads (places).
 
-    range: IntArray
-    call: IntArray
-    ranges: Sequence[str]
-    calls: Mapping[int, str]
-
-    def name(self, range_: int, call: int) -> tuple[str, str]:
-        """Return the names of a range and of a call; "" for none."""
-        return self.ranges[range_] if range_ >= 0 else "", self.calls.get(call, "")
-
-
-def _find_places(report: ReportRecords, job: Job, calls: OpenedEvents, thread: IntArray, time: IntArray) -> _Places:
-    """Return the NVTX range and the CUDA call that each time (n, ns) of a thread (n places) is in."""
+    Outside of ranges the index is NOTHING, and outside of calls the value is ABSENT.
+    """
     inside = np.full(thread.size, NOTHING, np.int64)
     if not thread.size:
-        return _Places(inside, inside, [], {})
-    ranges = load_thread_ranges(report, np.unique(thread), job.store)
+        return inside, inside, []
+    ranges = load_thread_ranges(job.reports[index], np.unique(thread), job.store)
     for number, steps in ranges.steps.items():
         own = np.flatnonzero(thread == number)
         inside[own] = steps.get_values(time[own])
     at = find_latest(calls.place, calls.begin, thread, time)
     value = np.append(calls.get_values(types.CUDA_API), ABSENT)[at]
     value[time > np.append(calls.end, np.iinfo(np.int64).max)[at]] = ABSENT
-    return _Places(inside, value, ranges.names, calls.get_names(types.CUDA_API))
+    return inside, value, ranges.names
 
 
 def _sum_calls(
     job: Job, index: int, devices: Devices, levels: Mapping[int, MemoryLevel], calls: OpenedEvents, changes: _Changes
-) -> dict[int, dict[str, _Calls]]:
+) -> Table:
     """Return the allocator calls of a report in the steps, by row of the GPU (-1: not known) and name."""
-    names = {value: name for value, name in calls.get_names(types.CUDA_API).items() if name.startswith(ALLOCATOR_CALLS)}
-    value = calls.get_values(types.CUDA_API)
-    line = np.flatnonzero(np.isin(value, list(names)))
+    value, names = calls.get_values(types.CUDA_API), calls.get_names(types.CUDA_API)
+    allocators = [number for number, name in names.items() if name.startswith(numbers.ALLOCATOR_CALLS)]
+    line = np.flatnonzero(np.isin(value, allocators))
     line = line[measure_depths(calls.place[line], calls.begin[line], calls.end[line]) == 1]
     line = line[CountedEvents(job, index).mark_host(calls.place[line], calls.begin[line])]
     place, begin, end = calls.place[line], calls.begin[line], calls.end[line]
@@ -295,11 +245,7 @@ def _sum_calls(
         used = [gpu for gpu, device in devices.rows.items() if number in device.tasks]
         if len(used) == 1 and used[0] in levels:
             row[task == number] = used[0]
-    code, distinct = find_distinct_rows(row, value[line])
-    longest = np.zeros(len(distinct), np.int64)
-    np.maximum.at(longest, code, end - begin)
-    found: dict[int, dict[str, _Calls]] = {}
-    sums = _add_up([row, value[line]], [np.ones_like(row), end - begin])
-    for ((key, call), (count, ns)), most in zip(sums, longest, strict=True):
-        found.setdefault(key, {}).setdefault(names[call], _Calls()).add(_Calls(int(count), int(ns), int(most)))
-    return found
+    length = end - begin
+    columns = {"row": row, "name": value[line], "count": np.ones_like(row), "total_ns": length, "max_ns": length}
+    table = sum_table(columns, ["row", "name"], _LONGEST)
+    return {**table, "name": make_objects(names[call] for call in table["name"].tolist())}

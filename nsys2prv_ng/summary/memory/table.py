@@ -1,4 +1,7 @@
-"""Tables on device memory, what is in use, allocations and allocator calls, what stays in use; and of copies."""
+"""Tables on device memory, what is in use, allocations and allocator calls, what stays in use; and of copies.
+
+And sentences on memory that leaks.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Sequence
 from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS
 from nsys2prv_ng.summary.memory.numbers import GpuMemory, MemoryKindNumbers, MemoryNumbers, MemoryOperationNumbers
 from nsys2prv_ng.summary.memory.words import name_users
+from nsys2prv_ng.text import grid
 from nsys2prv_ng.text.grid import Bytes, Cell, Column, Count, Grid, Growth, Moment, Name, Ns, Rate, make_columns
 from nsys2prv_ng.text.names import NO_RANGE
 
@@ -22,92 +26,90 @@ def list_memory_tables(memory: MemoryNumbers, time: str) -> list[Grid]:
 
 def tabulate_memory(memory: MemoryNumbers, time: str, shift_ns: int = 0) -> Grid:
     """Return the memory in use on each GPU. `shift_ns`: added to the times of peaks."""
-    rows: list[list[Cell]] = []
-    for gpu in memory.gpus:
-        peak: list[Cell] = [
-            Bytes(gpu.peak_bytes),
-            "" if gpu.peak_step is None else f"{gpu.peak_step}",
-            Moment(gpu.peak_at_ns + shift_ns),
-            Name(f"{gpu.peak_range or NO_RANGE}, {gpu.peak_call}" if gpu.peak_call else ""),
-        ]
-        use: list[Cell] = [Bytes(gpu.begin_bytes), Bytes(gpu.end_bytes), Growth(gpu.growth_per_step)]
-        rows.append([Name(f"{gpu.node} GPU {gpu.gpu}"), Name(name_users(gpu)), *peak, *use])
-    return Grid(
+
+    def show_place(gpu: GpuMemory) -> Cell:
+        return Name(f"{gpu.peak_range or NO_RANGE}, {gpu.peak_call}" if gpu.peak_call else "")
+
+    return grid.tabulate(
+        memory.gpus,
+        [
+            ("GPU", _show_gpu),
+            ("", lambda gpu: Name(name_users(gpu))),
+            ("peak", lambda gpu: Bytes(gpu.peak_bytes)),
+            (Column("in step", optional=True), lambda gpu: "" if gpu.peak_step is None else f"{gpu.peak_step}"),
+            (Column("at", minor=True), lambda gpu: Moment(gpu.peak_at_ns + shift_ns)),
+            (Column("allocated in", wide=True, optional=True), show_place),
+            ("at start", lambda gpu: Bytes(gpu.begin_bytes)),
+            ("at end", lambda gpu: Bytes(gpu.end_bytes)),
+            ("growth per step", lambda gpu: Growth(gpu.growth_per_step)),
+        ],
         caption=f"Device memory in use in {time}",
-        columns=make_columns(
-            *("GPU", "", "peak", Column("in step", optional=True), Column("at", minor=True)),
-            *(Column("allocated in", wide=True, optional=True), "at start", "at end", "growth per step"),
-        ),
-        rows=rows,
         names=2,
         more="GPUs",
         weights=[(abs(gpu.growth_per_step or 0), gpu.peak_bytes) for gpu in memory.gpus],
     )
 
 
+def _show_gpu(gpu: GpuMemory) -> Cell:
+    return Name(f"{gpu.node} GPU {gpu.gpu}")
+
+
 def tabulate_allocations(memory: MemoryNumbers) -> Grid:
     """Return the allocations and frees of each GPU, and its allocator calls, per step; without steps, all of them."""
-    rows: list[list[Cell]] = []
-    for gpu in memory.gpus if any(gpu.allocator_calls or gpu.allocations or gpu.frees for gpu in memory.gpus) else ():
+    shown = memory.gpus if any(gpu.allocator_calls or gpu.allocations or gpu.frees for gpu in memory.gpus) else []
+
+    def divide(gpu: GpuMemory, total: int) -> float | None:
+        """Return a total per step; None without steps of this GPU in a job with steps."""
         steps = gpu.steps if memory.steps else 1
-        counts = gpu.allocations, gpu.frees, gpu.allocator_calls
-        sizes = gpu.allocated_bytes, gpu.freed_bytes
-        times = gpu.allocator_ns, gpu.blocking_ns
-        made, freed, called = (Count(_divide(count, steps)) for count in counts)
-        made_size, freed_size = (Bytes(size / steps if steps else None) for size in sizes)
-        whole, blocking = (Ns(ns / steps if steps else None) for ns in times)
-        cells: list[Cell] = [made, made_size, freed, freed_size, called, whole, blocking]
-        rows.append([Name(f"{gpu.node} GPU {gpu.gpu}"), *cells])
-    each = " per step" if memory.steps else ""
-    return Grid(
-        caption=f"Device memory allocated and freed, and calls of allocators{each}",
-        columns=make_columns(
-            *("GPU", "allocated", Column("size", minor=True), "freed", Column("size", minor=True)),
-            *(Column("calls", minor=True), "time of calls", "blocking"),
-        ),
-        rows=rows,
+        return total / steps if steps else None
+
+    def count(gpu: GpuMemory, number: int) -> Cell:
+        """Return a number per step, with one digit if it is no whole number."""
+        mean = divide(gpu, number)
+        return Count(None if mean is None else int(mean) if mean.is_integer() else round(mean, 1))
+
+    return grid.tabulate(
+        shown,
+        [
+            ("GPU", _show_gpu),
+            ("allocated", lambda gpu: count(gpu, gpu.allocations)),
+            (Column("size", minor=True), lambda gpu: Bytes(divide(gpu, gpu.allocated_bytes))),
+            ("freed", lambda gpu: count(gpu, gpu.frees)),
+            (Column("size", minor=True), lambda gpu: Bytes(divide(gpu, gpu.freed_bytes))),
+            (Column("calls", minor=True), lambda gpu: count(gpu, gpu.allocator_calls)),
+            ("time of calls", lambda gpu: Ns(divide(gpu, gpu.allocator_ns))),
+            ("blocking", lambda gpu: Ns(divide(gpu, gpu.blocking_ns))),
+        ],
+        caption=f"Device memory allocated and freed, and calls of allocators{' per step' if memory.steps else ''}",
         more="GPUs",
         weights=[(gpu.allocator_ns, gpu.allocated_bytes) for gpu in memory.gpus],
     )
 
 
-def _divide(count: int, steps: int) -> float | None:
-    """Return a count per step, with one digit if it is no whole number; None without steps."""
-    if not steps:
-        return None
-    return count // steps if count % steps == 0 else round(count / steps, 1)
-
-
 def tabulate_allocator_calls(memory: MemoryNumbers) -> Grid:
     """Return the calls of allocators by name."""
-    rows: list[list[Cell]] = [
+    return grid.tabulate(
+        memory.calls,
         [
-            Name(call.name),
-            "yes" if call.blocking else "no",
-            Count(call.count),
-            Ns(call.total_ns),
-            Ns(call.total_ns / call.count),
-            Ns(call.max_ns),
-        ]
-        for call in memory.calls
-    ]
-    columns = make_columns("allocator call", "may block", "count", "time", "mean", "longest")
-    return Grid(columns=columns, rows=rows, names=2, more="calls")
+            ("allocator call", lambda call: Name(call.name)),
+            ("may block", lambda call: "yes" if call.blocking else "no"),
+            ("count", lambda call: Count(call.count)),
+            ("time", lambda call: Ns(call.total_ns)),
+            ("mean", lambda call: Ns(call.total_ns / call.count)),
+            ("longest", lambda call: Ns(call.max_ns)),
+        ],
+        names=2,
+        more="calls",
+    )
 
 
 def tabulate_kept(gpus: Sequence[GpuMemory]) -> Grid:
     """Return where the memory was allocated that stays in use, on each GPU."""
-    rows: list[list[Cell]] = [
-        [
-            Name(f"{gpu.node} GPU {gpu.gpu}"),
-            Name(kept.range or NO_RANGE),
-            Name(kept.call or "(not recorded)"),
-            Count(kept.count),
-            Bytes(kept.bytes),
-        ]
-        for gpu in gpus
-        for kept in gpu.kept
-    ]
+    rows: list[list[Cell]] = []
+    for gpu in gpus:
+        for kept in gpu.kept:
+            place = Name(kept.range or NO_RANGE), Name(kept.call or "(not recorded)")
+            rows.append([_show_gpu(gpu), *place, Count(kept.count), Bytes(kept.bytes)])
     columns = make_columns("GPU", "NVTX range", "call", "allocations", "size")
     caption = "Device memory that was allocated in this time and stays in use"
     return Grid(caption=caption, columns=columns, rows=rows, names=3, more="places")
@@ -119,19 +121,12 @@ def tabulate_memory_operations(operations: Sequence[MemoryOperationNumbers]) -> 
     for copies in operations:
         rows.append(_make_copies_row(copies.operation, copies))
         if any(_HOST_MEMORY.intersection((part.source, part.destination)) for part in copies.by_memory):
-            rows += [
-                _make_copies_row(f"  {part.source} to {part.destination}".lower(), part) for part in copies.by_memory
-            ]
+            for part in copies.by_memory:
+                rows.append(_make_copies_row(f"  {part.source} to {part.destination}".lower(), part))
     columns = make_columns("copies and sets", "count", "size", "each", "time", "rate")
     return Grid(columns=columns, rows=rows, more="kinds")
 
 
 def _make_copies_row(name: str, copies: MemoryOperationNumbers | MemoryKindNumbers) -> list[Cell]:
-    return [
-        Name(name),
-        Count(copies.count),
-        Bytes(copies.bytes),
-        Bytes(copies.bytes / copies.count),
-        Ns(copies.total_ns),
-        Rate.measure(copies.bytes, copies.rated_ns),
-    ]
+    sizes = Bytes(copies.bytes), Bytes(copies.bytes / copies.count)
+    return [Name(name), Count(copies.count), *sizes, Ns(copies.total_ns), Rate.measure(copies.bytes, copies.rated_ns)]

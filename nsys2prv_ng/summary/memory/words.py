@@ -14,7 +14,7 @@ def name_users(gpu: GpuMemory) -> str:
     return format_ranks(gpu.ranks) if gpu.ranks else join_first([clean_name(task) for task in gpu.tasks], _MOST_TASKS)
 
 
-_HINT = "a leak? keep no tensors of earlier steps: use .item() or .detach()"
+_LEAK_HINT = "a leak? keep no tensors of earlier steps: use .item() or .detach()"
 
 
 def describe_leaks(memory: MemoryNumbers | None) -> str:
@@ -24,7 +24,7 @@ def describe_leaks(memory: MemoryNumbers | None) -> str:
         return ""
     text = describe_leak(leaks[0])
     more = f"; {count_noun(len(leaks) - 1, 'more GPU')}: --details" if len(leaks) > 1 else ""
-    return f"{text}; {_HINT}{more}"
+    return f"{text}; {_LEAK_HINT}{more}"
 
 
 def describe_leak(gpu: GpuMemory) -> str:

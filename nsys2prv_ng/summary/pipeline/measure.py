@@ -31,15 +31,8 @@ from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.links.messages import mark_without_payload
 from nsys2prv_ng.summary.links.numbers import LinkEnd
+from nsys2prv_ng.summary.pipeline import stages
 from nsys2prv_ng.summary.pipeline.numbers import PipelineNumbers, PipelineStage
-from nsys2prv_ng.summary.pipeline.stages import (
-    MessageKernels,
-    count_micro_batches,
-    find_message_kernels,
-    find_stages,
-    list_step_messages,
-    load_sides,
-)
 
 _LEAST_LEAD = 0.02
 """Least lead of the stage that sets the pace over any other, as a share of a step."""
@@ -60,41 +53,42 @@ def measure_pipeline(job: Job, waits: Waits, devices: dict[int, DeviceRow]) -> P
     steps = list_counted_steps(job)
     if steps is None or not steps.on_gpu or job.lacks_ranks or mark_without_payload(job).any():
         return None
-    sides = load_sides(job, steps)
+    sides = stages.load_sides(job, steps)
     if sides is None:
         return None
     count = steps.number.size
-    messages = list_step_messages(sides)
-    stages = find_stages(messages, count)
-    if stages is None or any(len(devices[gpu].tasks) > 1 for stage in stages for gpu in stage):
+    messages = stages.list_step_messages(sides)
+    rows_of_stages = stages.find_stages(messages, count)
+    if rows_of_stages is None or any(len(devices[gpu].tasks) > 1 for stage in rows_of_stages for gpu in stage):
         return None
-    kernels = find_message_kernels(job, waits, sides)
+    kernels = stages.find_message_kernels(job, waits, sides)
     if not waits.has_parts[kernels.at].any():
         return None
-    gpus = np.array([gpu for stage in stages for gpu in stage], np.int64)
+    gpus = np.array([gpu for stage in rows_of_stages for gpu in stage], np.int64)
     stage_of_gpu = np.full(max(devices) + 2, -1, np.int64)  # the last one stands for no GPU
-    stage_of_gpu[gpus] = np.repeat(np.arange(len(stages)), len(stages[0]))
+    stage_of_gpu[gpus] = np.repeat(np.arange(len(rows_of_stages)), len(rows_of_stages[0]))
     tasks = np.array([min(devices[gpu].tasks) for gpu in gpus.tolist()], np.int64)
-    sums = _sweep(job, waits, steps, kernels, gpus, tasks, stage_of_gpu)
-    sums = sums.reshape(len(stages), len(stages[0]), count, -1)
-    unclaimed, unclaimed_ns = _sum_unclaimed(waits, kernels, stage_of_gpu, len(stages))
+    marks = _join(_mark_waits(job, waits, kernels, stage_of_gpu), _mark_drained(job, steps, gpus, tasks, stage_of_gpu))
+    sums = _sweep(job, waits, steps, gpus, stage_of_gpu.size, marks)
+    sums = sums.reshape(len(rows_of_stages), len(rows_of_stages[0]), count, -1)
+    unclaimed, unclaimed_ns = _sum_unclaimed(waits, kernels, stage_of_gpu, len(rows_of_stages))
     length = steps.stop - steps.start
     listed = [
         PipelineStage(
-            ends=[_name_end(job, devices[gpu], gpu) for gpu in stage],
+            ends=[_name_end(job, devices[gpu]) for gpu in stage],
             **dict(zip(_FIELDS, parts.sum((0, 1)).tolist(), strict=True)),
             unclaimed=int(unclaimed[number]),
             unclaimed_ns=int(unclaimed_ns[number]),
             bubble_by_step=(parts[..., _RECEIVE_WAIT] + parts[..., _IDLE]).sum(0)[:MOST_STEPS].tolist(),
         )
-        for number, (stage, parts) in enumerate(zip(stages, sums, strict=True))
+        for number, (stage, parts) in enumerate(zip(rows_of_stages, sums, strict=True))
     ]
     pace, lead = _find_pace(sums, length, unclaimed_ns)
     error = sides.error[np.isfinite(sides.error)]
     return PipelineNumbers(
         stages=listed,
-        pipelines=len(stages[0]),
-        micro_batches=count_micro_batches(messages, count),
+        pipelines=len(rows_of_stages[0]),
+        micro_batches=stages.count_micro_batches(messages, count),
         backward=bool((stage_of_gpu[messages.sender] > stage_of_gpu[messages.receiver]).any()),
         pace=pace,
         lead_ns=lead,
@@ -104,11 +98,10 @@ def measure_pipeline(job: Job, waits: Waits, devices: dict[int, DeviceRow]) -> P
     )
 
 
-def _name_end(job: Job, device: DeviceRow, gpu: int) -> LinkEnd:
+def _name_end(job: Job, device: DeviceRow) -> LinkEnd:
     task = min(device.tasks)
-    return LinkEnd(
-        node=device.node, gpu=device.gpu.number, rank=job.tree.ranks[task], task=job.tree.model.tasks[task].name
-    )
+    rank, name = job.tree.ranks[task], job.tree.model.tasks[task].name
+    return LinkEnd(node=device.node, gpu=device.gpu.number, rank=rank, task=name)
 
 
 # ---- time of GPUs ----------------------------------------------------------------------------------------------------
@@ -127,21 +120,13 @@ def _join(*parts: _Marks) -> _Marks:
     return _Marks._make([np.concatenate(columns) for columns in zip(*parts, strict=True)])
 
 
-def _sweep(
-    job: Job,
-    waits: Waits,
-    steps: Steps,
-    kernels: MessageKernels,
-    gpus: IntArray,
-    task_of_gpu: IntArray,
-    stage_of_gpu: IntArray,
-) -> IntArray:
-    """Return the time (ns) of each GPU in each step by part (GPUs x steps x parts)."""
-    marks = _join(
-        _mark_waits(job, waits, kernels, stage_of_gpu), _mark_drained(job, steps, gpus, task_of_gpu, stage_of_gpu)
-    )
+def _sweep(job: Job, waits: Waits, steps: Steps, gpus: IntArray, size: int, marks: _Marks) -> IntArray:
+    """Return the time (ns) of each GPU in each step by part (GPUs x steps x parts). All rows of GPUs are below `size`.
+
+    `gpus`: the GPUs of the pipeline by their row.
+    """
     marks = _Marks._make([column[np.argsort(marks.gpu, kind="stable")] for column in marks])
-    index = np.full(stage_of_gpu.size, -1, np.int64)
+    index = np.full(size, -1, np.int64)
     index[gpus] = np.arange(gpus.size)
     sums = np.zeros((gpus.size, steps.number.size, len(_FIELDS)), np.int64)
     for changes in sweep_gpu_waits(job, waits):
@@ -152,7 +137,7 @@ def _sweep(
     return sums
 
 
-def _mark_waits(job: Job, waits: Waits, kernels: MessageKernels, stage_of_gpu: IntArray) -> _Marks:
+def _mark_waits(job: Job, waits: Waits, kernels: stages.MessageKernels, stage_of_gpu: IntArray) -> _Marks:
     """Mark the waits in messages of the pipeline, and the waits in collectives for another stage."""
     gpu_of_row = np.append(map_rows_to_gpus(job), -1)
     in_message = waits.operation[kernels.at] < 0
@@ -161,12 +146,8 @@ def _mark_waits(job: Job, waits: Waits, kernels: MessageKernels, stage_of_gpu: I
     stage, other = (stage_of_gpu[np.where(rows >= 0, gpu_of_row[rows], -1)] for rows in (waits.row, waits.culprit))
     across = np.flatnonzero((waits.operation >= 0) & ~waits.is_mpi & (stage >= 0) & (other >= 0) & (stage != other))
     at = np.append(at, across)
-    marks = _Marks(
-        np.append(gpu, gpu_of_row[waits.row[across]]),
-        waits.begin[at],
-        waits.until[at],
-        np.append(part, np.full(across.size, _COLLECTIVE_WAIT)),
-    )
+    gpu, part = np.append(gpu, gpu_of_row[waits.row[across]]), np.append(part, np.full(across.size, _COLLECTIVE_WAIT))
+    marks = _Marks(gpu, waits.begin[at], waits.until[at], part)
     return _Marks._make([column[marks.end > marks.begin] for column in marks])
 
 
@@ -288,7 +269,7 @@ def _find_pace(sums: IntArray, length: IntArray, unclaimed: IntArray) -> tuple[i
 
 
 def _sum_unclaimed(
-    waits: Waits, kernels: MessageKernels, stage_of_gpu: IntArray, stages: int
+    waits: Waits, kernels: stages.MessageKernels, stage_of_gpu: IntArray, count: int
 ) -> tuple[IntArray, IntArray]:
     """Return (kernels, longest possible waits (ns)) of each stage that are not claimed as waits."""
     verdict = waits.verdict[kernels.at]
@@ -298,6 +279,6 @@ def _sum_unclaimed(
     most = np.where(is_unknown, length, np.minimum(length, kernels.error)).astype(np.int64)
     left = is_open | is_unknown
     stage = stage_of_gpu[kernels.gpu[left]]
-    sums = np.zeros(stages, np.int64)
+    sums = np.zeros(count, np.int64)
     np.add.at(sums, stage, most[left])
-    return np.bincount(stage, minlength=stages), sums
+    return np.bincount(stage, minlength=count), sums

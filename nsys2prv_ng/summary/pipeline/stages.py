@@ -58,7 +58,8 @@ def find_stages(messages: StepMessages, steps: int) -> list[list[int]] | None:
 
     `steps`: the number of steps, which all must have messages.
     """
-    used = _list_pairs(messages)
+    _, at = encode_rows(messages.sender, messages.receiver)
+    used = list(zip(messages.sender[at].tolist(), messages.receiver[at].tolist(), strict=True))
     chains = _list_chains(used)
     if chains is None or len({len(chain) for chain in chains}) != 1:
         return None
@@ -71,17 +72,9 @@ def find_stages(messages: StepMessages, steps: int) -> list[list[int]] | None:
         oriented.append(ways[0])
     forward = {pair for chain in oriented for pair in pairwise(chain)}
     back = {(receiver, sender) for sender, receiver in forward}.intersection(used)
-    if back and len(back) < len(forward):
-        return None
-    if not back and len(oriented[0]) < _FEWEST_FORWARD:
+    if len(back) < len(forward) if back else len(oriented[0]) < _FEWEST_FORWARD:
         return None
     return [list(stage) for stage in zip(*sorted(oriented), strict=True)]
-
-
-def _list_pairs(messages: StepMessages) -> list[tuple[int, int]]:
-    """Return the distinct pairs of a sending and a receiving GPU."""
-    _, at = encode_rows(messages.sender, messages.receiver)
-    return list(zip(messages.sender[at].tolist(), messages.receiver[at].tolist(), strict=True))
 
 
 def _list_chains(pairs: Sequence[tuple[int, int]]) -> list[list[int]] | None:
@@ -94,13 +87,12 @@ def _list_chains(pairs: Sequence[tuple[int, int]]) -> list[list[int]] | None:
         return None
     chains, seen = [], set[int]()
     for start in sorted(gpu for gpu, others in neighbours.items() if len(others) == 1):
-        if start in seen:
-            continue
-        chain = [start]
-        while more := neighbours[chain[-1]] - set(chain[-2:]):
-            chain += more
-        chains.append(chain)
-        seen.update(chain)
+        if start not in seen:
+            chain = [start]
+            while more := neighbours[chain[-1]] - set(chain[-2:]):
+                chain += more
+            chains.append(chain)
+            seen.update(chain)
     return chains if chains and len(seen) == len(neighbours) else None
 
 
@@ -124,17 +116,14 @@ def _find_first(messages: StepMessages, steps: int) -> dict[int, tuple[bool, int
     seen, steps_of = np.unique(gpu[order[starts]], return_counts=True)
     certain = known[(kinds_of == 1) & (steps_of[np.searchsorted(seen, known)] == steps)]
     own = kinds[np.isin(gpu[kinds], certain)]
-    return {
-        number: (bool(is_send), other)
-        for number, is_send, other in zip(gpu[own].tolist(), sends[own].tolist(), peer[own].tolist(), strict=True)
-    }
+    firsts = zip((sends[own] > 0).tolist(), peer[own].tolist(), strict=True)
+    return dict(zip(gpu[own].tolist(), firsts, strict=True))
 
 
 def _starts_at_first(chain: Sequence[int], first: dict[int, tuple[bool, int]]) -> bool:
     """Return whether steps start at the first GPU of a chain, and reach each other GPU from the one before it."""
-    return first.get(chain[0]) == (True, chain[1]) and all(
-        first.get(gpu) == (False, before) for before, gpu in pairwise(chain)
-    )
+    received = all(first.get(gpu) == (False, before) for before, gpu in pairwise(chain))
+    return received and first.get(chain[0]) == (True, chain[1])
 
 
 def count_micro_batches(messages: StepMessages, steps: int) -> int | None:
@@ -177,10 +166,8 @@ def load_sides(job: Job, steps: Steps) -> Sides | None:
     if not found:
         return None
     pairs = MessagePairs._make([np.concatenate(columns) for columns in zip(*found, strict=True)])
-    row, begin, end = (
-        np.concatenate([getattr(pairs, f"{side}_{name}") for side in ("send", "receive")])
-        for name in ("row", "begin", "end")
-    )
+    row, begin = np.append(pairs.send_row, pairs.receive_row), np.append(pairs.send_begin, pairs.receive_begin)
+    end, arrived = np.append(pairs.send_end, pairs.receive_end), np.append(pairs.receive_arrived, pairs.send_arrived)
     gpu = np.append(map_rows_to_gpus(job), -1)[row]
     step = _find_steps(job, steps, np.append(job.new_row, -1)[row], begin)
     sent, received = np.split(step, 2)
@@ -193,7 +180,6 @@ def load_sides(job: Job, steps: Steps) -> Sides | None:
     one, other = node_of_row[pairs.sender], node_of_row[pairs.receiver]
     bounds = get_uncertainty(job)
     error = np.where(one == other, 0.0, bounds[one] + bounds[other])
-    arrived = np.concatenate([pairs.receive_arrived, pairs.send_arrived])
     columns = [column[both] for column in (row, begin, end, gpu, step, arrived)]
     return Sides._make([*columns, pairs.bytes[inside], error[inside]])
 

@@ -1,4 +1,4 @@
-"""Tables on a pipeline: the time of each stage in a step, and its bubble in each step."""
+"""Tables and sentences on a pipeline: the time of each stage in a step, and its bubble in each step."""
 
 from __future__ import annotations
 
@@ -12,29 +12,23 @@ def tabulate_pipeline(pipeline: PipelineNumbers) -> Grid:
     """Return what each stage does in a step, on average over its GPUs and the steps."""
     rows: list[list[Cell]] = []
     for number, stage in enumerate(pipeline.stages):
-        whole = pipeline.measure_whole(stage)
         turns = len(stage.ends) * len(pipeline.step_ns)
-        rows.append(
-            [
-                f"{number}",
-                Name(name_ranks(stage)),
-                Ns(stage.compute_ns / turns),
-                Ns(stage.bubble_ns / turns),
-                Share(stage.bubble_ns, whole),
-                Ns(stage.send_wait_ns / turns),
-                Ns(stage.collective_wait_ns / turns) if stage.collective_wait_ns else "",
-                Ns(stage.transfer_ns / turns),
-                Ns(stage.other_ns / turns),
-                Count(stage.unclaimed) if stage.unclaimed else "",
-            ]
+        compute, bubble = Ns(stage.compute_ns / turns), Ns(stage.bubble_ns / turns)
+        waits = Ns(stage.send_wait_ns / turns), Ns(stage.collective_wait_ns / turns) if stage.collective_wait_ns else ""
+        rest = (
+            Ns(stage.transfer_ns / turns),
+            Ns(stage.other_ns / turns),
+            Count(stage.unclaimed) if stage.unclaimed else "",
         )
+        share = Share(stage.bubble_ns, pipeline.measure_whole(stage))
+        rows.append([f"{number}", Name(name_ranks(stage)), compute, bubble, share, *waits, *rest])
     titles: list[str | Column] = ["stage", "", "compute", "bubble", "of step", "send wait"]
     titles += [Column("collective wait", optional=True, minor=True), Column("transfer", minor=True)]
     titles += [Column("other", minor=True), Column("not claimed", optional=True, minor=True)]
     return Grid(
-        caption=f"Pipeline of {describe_size(pipeline)}, time per GPU and step",
         columns=make_columns(*titles),
         rows=rows,
+        caption=f"Pipeline of {describe_size(pipeline)}, time per GPU and step",
         names=2,
         more="stages",
         below=_list_notes(pipeline),
@@ -45,9 +39,8 @@ def _list_notes(pipeline: PipelineNumbers) -> list[str]:
     """Return what the numbers are to be compared with, and what they leave out."""
     notes = []
     if pipeline.ideal_share is not None:
-        notes.append(
-            f"Even stages that transfer in no time would have a bubble of {format_percent(pipeline.ideal_share, 1)}"
-        )
+        ideal = format_percent(pipeline.ideal_share, 1)
+        notes.append(f"Even stages that transfer in no time would have a bubble of {ideal}")
     unclaimed = sum(stage.unclaimed for stage in pipeline.stages)
     if unclaimed:
         whole = sum(pipeline.measure_whole(stage) for stage in pipeline.stages)
@@ -60,13 +53,9 @@ def _list_notes(pipeline: PipelineNumbers) -> list[str]:
 
 def tabulate_bubbles(pipeline: PipelineNumbers) -> Grid:
     """Return the bubble of each stage in each step, as a share of the step."""
-    rows: list[list[Cell]] = [
-        [
-            f"{step}",
-            Ns(length),
-            *(Share(stage.bubble_by_step[n], len(stage.ends) * length) for stage in pipeline.stages),
-        ]
-        for n, (step, length) in enumerate(zip(pipeline.steps, pipeline.step_ns, strict=True))
-    ]
+    rows: list[list[Cell]] = []
+    for n, (step, length) in enumerate(zip(pipeline.steps, pipeline.step_ns, strict=True)):
+        shares = [Share(stage.bubble_by_step[n], len(stage.ends) * length) for stage in pipeline.stages]
+        rows.append([f"{step}", Ns(length), *shares])
     titles = [f"stage {number}" for number in range(len(pipeline.stages))]
     return Grid(columns=make_columns("step", "length", *titles), rows=rows, more="steps")

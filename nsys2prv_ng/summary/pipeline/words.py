@@ -27,8 +27,6 @@ def describe_size(pipeline: PipelineNumbers) -> str:
 
 _MOST_STAGES = 3
 """Most stages whose bubbles are all named; of more stages, the largest and the smallest bubble are."""
-
-
 _MUCH = 0.2
 """Waits in sends are worth a word from this part of the bubble on."""
 
@@ -48,11 +46,10 @@ def describe_pipeline(pipeline: PipelineNumbers | None) -> str:
         bubbles.append(f"{format_time(ns)}{a_step} ({share}) on {name_stage(pipeline, number)}")
     text = f"{describe_size(pipeline)}; the bubble takes {', '.join(bubbles)}"
     if any(stage.send_wait_ns > _MUCH * stage.bubble_ns for stage in pipeline.stages):
-        whole = [pipeline.stages[number] for number in shown]
-        shares = [
-            format_percent(stage.bubble_ns + stage.send_wait_ns, max(pipeline.measure_whole(stage), 1))
-            for stage in whole
-        ]
+        shares = []
+        for stage in (pipeline.stages[number] for number in shown):
+            idle, whole = stage.bubble_ns + stage.send_wait_ns, max(pipeline.measure_whole(stage), 1)
+            shares.append(format_percent(idle, whole))
         text += f", {' and '.join(shares)} with waits until a neighbour receives"
     if pipeline.ideal_share is not None:
         text += f" ({format_percent(pipeline.ideal_share, 1)} if stages were even)"

@@ -60,12 +60,11 @@ class _Kernels(NamedTuple):
 
     def take(self, row: int) -> _Kernels:
         """Return the kernels on a row."""
-        of_class, of_node = (np.flatnonzero(rows == row) for rows in (self.row_of_class, self.row_of_node))
+        of_class, of_node = self.row_of_class == row, self.row_of_node == row
+        (kind, begin, end), (node, first, last) = self.classes, self.nodes
         return _Kernels(
-            self.row_of_class[of_class],
-            _take(self.classes, of_class),
-            self.row_of_node[of_node],
-            _take(self.nodes, of_node),
+            *(self.row_of_class[of_class], (kind[of_class], begin[of_class], end[of_class])),
+            *(self.row_of_node[of_node], (node[of_node], first[of_node], last[of_node])),
         )
 
 
@@ -91,10 +90,8 @@ class KernelTime:
         sums: _Sums = {}
         for field, part, values in _list_covered(metrics):
             _add(sums, part // self._size - 1, field, values)
-        found = [
-            KernelActivity(kernel_class=KERNELS_BY_CLASS[number], **vars(each))
-            for number, each in _measure(sums).items()
-        ]
+        measured = _measure(sums).items()
+        found = [KernelActivity(kernel_class=KERNELS_BY_CLASS[number], **vars(each)) for number, each in measured]
         return sorted(found, key=lambda each: (-each.ns, each.kernel_class))
 
     def list_nodes(self, metrics: Sequence[MetricSums]) -> list[RangeNode]:
@@ -157,9 +154,10 @@ class KernelTime:
         kernels = load_kernels(self._job, self._devices, reports, with_nccl=True)
         parts = [(np.zeros(0, np.int64),) * 4]
         for index in reports:
-            found = find_ranges(self._job.reports[index], self._job.store, CountedEvents(self._job, index))
-            node = np.array([self._number(path) for path in found.paths], np.int64)[found.node]
-            operations = found.operations
+            counted = CountedEvents(self._job, index)
+            path, paths = find_ranges(self._job.reports[index], self._job.store, counted)
+            node = np.array([self._number(path) for path in paths], np.int64)[path]
+            operations = counted.launched
             row = self._devices.rows_of_reports[index][operations.place]
             at = np.flatnonzero((row >= 0) & (operations.kind != MEMORY))
             parts.append((row[at], node[at], operations.begin[at], operations.end[at]))
@@ -172,11 +170,6 @@ class KernelTime:
             path = path[:-1]
         node = self._tree.number.get(path, -1)
         return node if node >= 0 else self._size - 1
-
-
-def _take(groups: Groups, at: IntArray) -> Groups:
-    group, begin, end = groups
-    return group[at], begin[at], end[at]
 
 
 def _join(groups: Groups, others: Times, number: int) -> Groups:
@@ -194,15 +187,12 @@ def _find_field(kind: EventType) -> _Field | None:
 
 def _list_covered(metrics: Sequence[MetricSums]) -> Iterator[tuple[_Field, int, CoveredValues]]:
     """Yield (field, number of the part of the time, values); of a GPU's metrics of a field, of the first by name."""
-    chosen: set[tuple[int, _Field]] = set()
+    chosen: dict[tuple[int, _Field], MetricSums] = {}
     for metric in metrics:  # ordered by row and name
-        field = _find_field(metric.event_type)
-        if field is None or (metric.row, field) in chosen:
-            continue
-        chosen.add((metric.row, field))
-        for (name, part), values in metric.covered.items():
-            if name == _KERNELS:
-                yield field, part, values
+        if (field := _find_field(metric.event_type)) is not None:
+            chosen.setdefault((metric.row, field), metric)
+    for (_, field), metric in chosen.items():
+        yield from ((field, part, values) for (name, part), values in metric.covered.items() if name == _KERNELS)
 
 
 def _add(sums: _Sums, number: int, field: _Field, values: CoveredValues) -> None:

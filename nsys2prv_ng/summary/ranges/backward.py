@@ -91,9 +91,8 @@ def _find_forward(ranges: TimedRanges, operators: IntArray, head: IntArray, numb
     -1 if there is none, or if operators of several threads have started before it.
     """
     both = np.concatenate([operators, head])
-    group, _ = encode_rows(
-        ranges.process[both], ranges.step[both], np.concatenate([ranges.sequence[operators], number])
-    )
+    numbers = np.concatenate([ranges.sequence[operators], number])
+    group, _ = encode_rows(ranges.process[both], ranges.step[both], numbers)
     order = np.lexsort((ranges.begin[both], group))  # operators stay before backward ranges
     group, is_operator = group[order], order < operators.size
     last = np.cumsum(is_operator)[~is_operator] - 1  # of each backward range, among the operators in this order

@@ -9,7 +9,7 @@ from dataclasses import replace
 from nsys2prv_ng.summary.kernels.numbers import LEAST_SAMPLED, LIMIT_PERCENT, NEITHER, KernelActivity, UnitActivity
 from nsys2prv_ng.summary.ranges.numbers import RangeNode, RangeOfTask, RepeatedRange
 from nsys2prv_ng.text.formatting import count_noun, format_percent, shorten_range_name
-from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, Rate, Share, Term, make_columns
+from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, Rate, Share, Term, make_columns, tabulate
 from nsys2prv_ng.text.names import BACKWARD, NO_RANGE, clean_name
 
 _FEW = 3
@@ -60,36 +60,24 @@ def tabulate_ranges(ranges: Sequence[RepeatedRange]) -> Grid:
     caption = "CPU time of repeating NVTX ranges"
     if any(task.gpu_waiting_ns for repeated in ranges for task in repeated.tasks):
         caption += ", slowest task and spread without waits"
-    return Grid(
-        caption=caption,
-        columns=make_columns("NVTX range", "slowest task", "tasks", "count", "mean", "min", "max", "rank spread"),
-        rows=[_make_range_row(repeated) for repeated in join_siblings(ranges) if repeated.tasks],
-        names=2,
-        more="ranges",
-    )
-
-
-def _make_range_row(repeated: RepeatedRange) -> list[Cell]:
-    mean = repeated.total_ns / repeated.count
-    return [
-        Name(shorten_range_name(repeated.domain, repeated.name)),
-        Name(repeated.slowest_task or "-"),
-        Count(len(repeated.tasks)),
-        Count(repeated.count),
-        Ns(mean),
-        Ns(min(task.min_ns for task in repeated.tasks)),
-        Ns(max(task.max_ns for task in repeated.tasks)),
-        Share(repeated.spread_ns, mean if len(repeated.tasks) > 1 else 0),
-    ]
+    rows: list[list[Cell]] = []
+    for repeated in (each for each in join_siblings(ranges) if each.tasks):
+        tasks, mean = repeated.tasks, repeated.total_ns / repeated.count
+        names = Name(shorten_range_name(repeated.domain, repeated.name)), Name(repeated.slowest_task or "-")
+        times = Ns(mean), Ns(min(task.min_ns for task in tasks)), Ns(max(task.max_ns for task in tasks))
+        spread = Share(repeated.spread_ns, mean if len(tasks) > 1 else 0)
+        rows.append([*names, Count(len(tasks)), Count(repeated.count), *times, spread])
+    columns = make_columns("NVTX range", "slowest task", "tasks", "count", "mean", "min", "max", "rank spread")
+    return Grid(caption=caption, columns=columns, rows=rows, names=2, more="ranges")
 
 
 LEAST_SHARE = 0.01
 """Least share of GPU time of a range that has a line on the terminal."""
-NAME_ROOM = 36
+_NAME_ROOM = 36
 """Characters of names on a narrow terminal."""
 
 
-def name_node(node: RangeNode) -> Term:
+def _name_node(node: RangeNode) -> Term:
     """Return the name of a range, which each output indents by its depth."""
     return Term(clean_name(node.name), depth=node.depth) if node.name else Term(NO_RANGE)
 
@@ -99,39 +87,35 @@ def tabulate_range_tree(tree: Sequence[RangeNode], least: float = LEAST_SHARE) -
     whole = sum(node.gpu_ns for node in tree if not node.depth)
     shown = [node for node in tree if node.gpu_ns >= least * whole] if any(node.name for node in tree) else []
     several = any(node.least_ns < node.most_ns for node in tree)
-    rows: list[list[Cell]] = [
+    below = []
+    if any(node.name == BACKWARD for node in shown):
+        below.append(f"{BACKWARD}: backward passes of the range's operators, which PyTorch's `seq` links")
+    if shown:
+        below += _count_hidden(len(tree) - len(shown), least)
+    return tabulate(
+        shown,
         [
-            name_node(node),
-            Ns(node.gpu_ns),
-            Share(node.gpu_ns, whole),
-            *([Ns(node.least_ns), Ns(node.most_ns)] if several else ["", ""]),
-            Ns(node.own_ns),
-            Count(node.operations),
-            Count(node.count),
-            Ns(node.host_ns),
-        ]
-        for node in shown
-    ]
-    ranks = (Column("least rank", optional=True, minor=True), Column("most rank", optional=True))
-    others = ("operations", Column("ranges", minor=True), Column("host time", minor=True))
-    hidden = len(tree) - len(shown)
-    below = (
-        f"{count_noun(hidden, 'more range')} with less than {format_percent(least, 1)} of GPU time each"
-        if hidden and rows
-        else ""
-    )
-    has_backward = any(node.name == BACKWARD for node in shown)
-    linked = (
-        f"{BACKWARD}: backward passes of the range's operators, which PyTorch's `seq` links" if has_backward else ""
-    )
-    return Grid(
+            ("launched in", _name_node),
+            ("GPU time", lambda node: Ns(node.gpu_ns)),
+            ("share", lambda node: Share(node.gpu_ns, whole)),
+            (Column("least rank", optional=True, minor=True), lambda node: Ns(node.least_ns) if several else ""),
+            (Column("most rank", optional=True), lambda node: Ns(node.most_ns) if several else ""),
+            (Column("outside inner", minor=True), lambda node: Ns(node.own_ns)),
+            ("operations", lambda node: Count(node.operations)),
+            (Column("ranges", minor=True), lambda node: Count(node.count)),
+            (Column("host time", minor=True), lambda node: Ns(node.host_ns)),
+        ],
         caption="GPU time by NVTX range, of the operations that were launched in it",
-        columns=make_columns("launched in", "GPU time", "share", *ranks, Column("outside inner", minor=True), *others),
-        rows=rows,
         more="ranges",
-        name_room=NAME_ROOM,
-        below=[each for each in (linked, below) if each],
+        name_room=_NAME_ROOM,
+        below=below,
     )
+
+
+def _count_hidden(hidden: int, least: float) -> list[str]:
+    """Return a sentence on the ranges that are not shown; [] without any. `least`: share of GPU time of those shown."""
+    share = format_percent(least, 1)
+    return [f"{count_noun(hidden, 'more range')} with less than {share} of GPU time each"] if hidden else []
 
 
 _LEAST_NVLINK = 1
@@ -141,14 +125,8 @@ LEAST_ACTIVITY_SHARE = 0.05
 _LIMITS = f"Limited by: DRAM (read + write) or tensor cores, the busier one, from {LIMIT_PERCENT}% of peak on"
 _SAMPLED = f"Sampled: of the GPU time; what limits a range is not known below {format_percent(LEAST_SAMPLED, 1)}"
 _COLUMNS = (
-    "samples",
-    "SM active",
-    Column("SM issue", minor=True),
-    "tensor active",
-    "DRAM read",
-    "DRAM write",
-    Column("NVLink", optional=True),
-    Column("limited by", optional=True),
+    *("samples", "SM active", Column("SM issue", minor=True), "tensor active", "DRAM read", "DRAM write"),
+    *(Column("NVLink", optional=True), Column("limited by", optional=True)),
 )
 
 
@@ -168,27 +146,23 @@ def tabulate_kernel_activity(activity: Sequence[KernelActivity]) -> Grid:
 def tabulate_range_activity(tree: Sequence[RangeNode], least: float = LEAST_ACTIVITY_SHARE) -> Grid:
     """Return a row for each range with samples and at least a share of GPU time, in the order of the tree."""
     whole = sum(node.gpu_ns for node in tree if not node.depth)
-    limits = _list_limits(tree)
-    known = [
-        (node, node.activity, limit) for node, limit in zip(tree, limits, strict=True) if node.activity is not None
-    ]
-    shown = [each for each in known if each[0].gpu_ns >= least * whole]
-    if not any(node.name for node, _, _ in shown):
+    known = [(node, limit) for node, limit in zip(tree, _list_limits(tree), strict=True) if node.activity is not None]
+    shown = [(node, limit) for node, limit in known if node.gpu_ns >= least * whole]
+    if not any(node.name for node, _ in shown):
         shown = []
-    every = [activity for _, activity, _ in shown]
-    hidden = len(known) - len(shown)
-    more = f"{count_noun(hidden, 'more range')} with less than {format_percent(least, 1)} of GPU time each"
+    every = [node.activity for node, _ in shown if node.activity is not None]
+    rows: list[list[Cell]] = []
+    for (node, limit), each in zip(shown, every, strict=True):
+        sampled = Rate(None) if each.gpu_ns is None else Share(each.ns, each.gpu_ns)
+        rows.append([_name_node(node), Share(node.gpu_ns, whole), sampled, *_list_cells(each, every), limit])
     return Grid(
         caption="GPU activity while kernels launched in one NVTX range run",
         columns=make_columns("launched in", Column("GPU time", minor=True), "sampled", *_COLUMNS),
-        rows=[
-            [name_node(node), Share(node.gpu_ns, whole), _show_sampled(each), *_list_cells(each, every), limit]
-            for node, each, limit in shown
-        ],
+        rows=rows,
         more="ranges",
-        name_room=NAME_ROOM,
-        weights=[(node.gpu_ns,) for node, _, _ in shown],
-        below=[_SAMPLED, *_explain(every), *([more] if hidden else [])],
+        name_room=_NAME_ROOM,
+        weights=[(node.gpu_ns,) for node, _ in shown],
+        below=[_SAMPLED, *_explain(every), *_count_hidden(len(known) - len(shown), least)],
     )
 
 
@@ -213,12 +187,7 @@ def _list_limits(tree: Sequence[RangeNode]) -> list[str]:
 def _list_cells(activity: UnitActivity, every: Sequence[UnitActivity]) -> list[Cell]:
     """Return the cells of one of the activities of a table, but the last one."""
     percents = (activity.sm_active, activity.sm_issue, activity.tensor_active, activity.dram_read, activity.dram_write)
-    nvlink: Cell = _show(activity.nvlink) if _moves_data(every) else ""
-    return [Count(activity.samples), *map(_show, percents), nvlink]
-
-
-def _show_sampled(activity: UnitActivity) -> Cell:
-    return Rate(None) if activity.gpu_ns is None else Share(activity.ns, activity.gpu_ns)
+    return [Count(activity.samples), *map(_show, percents), _show(activity.nvlink) if _moves_data(every) else ""]
 
 
 def _show(percent: float | None) -> Cell:

@@ -10,6 +10,7 @@ whose names differ only in a number at their end, as layer0 to layer7, are one.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -62,21 +63,15 @@ def sum_by_range(report: ReportRecords, task_of_place: IntArray, store: Store, c
     return {**drop_columns(table, "node"), "path": make_objects(paths[node] for node in table["node"].tolist())}
 
 
-class OperationsInRanges(NamedTuple):
-    """Operations of a report, and the index of the path of the innermost range that each was launched in."""
+def find_ranges(report: ReportRecords, store: Store, counted: CountedEvents) -> tuple[IntArray, list[Path]]:
+    """Return (index of the path of the innermost range that each operation of a report was launched in, paths).
 
-    operations: LaunchedOperations
-    node: IntArray
-    paths: list[Path]
-
-
-def find_ranges(report: ReportRecords, store: Store, counted: CountedEvents) -> OperationsInRanges:
-    """Return all operations of a report with their ranges, those outside the time that numbers cover included."""
-    operations = counted.launched
-    ranges, nested, nodes = _nest_report(report, store, counted, operations)
+    The operations are `counted.launched`, those outside the time that numbers cover included.
+    """
+    ranges, nested, nodes = _nest_report(report, store, counted, counted.launched)
     node, number = np.unique(np.append(nodes.of_range, -1)[nested.inside], return_inverse=True)
     paths = _list_paths(nodes, ranges, node.tolist())
-    return OperationsInRanges(operations, number, [paths[each] for each in node.tolist()])
+    return number, [paths[each] for each in node.tolist()]
 
 
 def _nest_report(
@@ -136,19 +131,9 @@ def _move_backward(
         return ranges, nested
     every = report.places.all
     process = np.array([place.process if isinstance(place, Thread) else -1 for place in every], np.int64)
-    head, target = link_backward(
-        TimedRanges(
-            place=ranges.place,
-            begin=ranges.begin,
-            end=ranges.end,
-            parent=nested.parent,
-            process=process[ranges.place],
-            step=counted.find_step(ranges.place, ranges.begin),
-            sequence=sequence,
-        ),
-        ranges.key,
-        [name if not domain else "" for domain, name in ranges.keys],
-    )
+    where = nested.parent, process[ranges.place], counted.find_step(ranges.place, ranges.begin)
+    timed = TimedRanges(ranges.place, ranges.begin, ranges.end, *where, sequence)
+    head, target = link_backward(timed, ranges.key, [name if not domain else "" for domain, name in ranges.keys])
     size = nested.parent.size
     parent = np.append(nested.parent, target)
     parent[head] = np.arange(size, parent.size)
@@ -326,9 +311,9 @@ def _merge_numbered(paths: set[Path]) -> dict[Path, Path]:
     merged: dict[Path, Path] = {(): ()}
     every = {path[:length] for path in paths for length in range(1, len(path) + 1)}
     for _, same_depth in groupby(sorted(every, key=len), key=len):
-        by_stem: dict[tuple[Path, str], list[Path]] = {}
+        by_stem: dict[tuple[Path, str], list[Path]] = defaultdict(list)
         for path in same_depth:
-            by_stem.setdefault((merged[path[:-1]], _NUMBER.sub("*", path[-1])), []).append(path)
+            by_stem[merged[path[:-1]], _NUMBER.sub("*", path[-1])].append(path)
         for (around, stem), alike in by_stem.items():
             is_numbered = len({path[-1] for path in alike}) >= FEWEST
             merged |= {path: (*around, stem if is_numbered else path[-1]) for path in alike}
@@ -337,10 +322,10 @@ def _merge_numbered(paths: set[Path]) -> dict[Path, Path]:
 
 def _order(paths: Sequence[Path]) -> list[Path]:
     """Return the paths, which are sorted by their time, each before the paths within it."""
-    within: dict[Path, list[Path]] = {}
+    within: dict[Path, list[Path]] = defaultdict(list)
     for path in paths:
         if len(path) > 1:
-            within.setdefault(path[:-1], []).append(path)
+            within[path[:-1]].append(path)
     ordered, waiting = [], [path for path in reversed(paths) if len(path) <= 1]
     while waiting:
         path = waiting.pop()
