@@ -143,11 +143,7 @@ PICTURES = {
         width=1200,
     ),
     "slow_kernels": Picture(
-        _DDP,
-        "--skip-warmup",
-        "analysis/slow_kernels",
-        (Window("Compute time of each step .ms"),),
-        slow=(2, 3, 1.3),
+        _DDP, "--skip-warmup", "analysis/slow_kernels", (Window("Compute time of each step .ms"),), slow=(2, 3, 1.3)
     ),
     "activity_by_kernel_class": Picture(
         "whatif/w-shapes",

@@ -94,11 +94,7 @@ class Report:
 
     def choose_rows(self) -> str:
         """Return an SQL condition: all rows, some, or one."""
-        factor, offset, every = (
-            self.rng.randrange(1, 1000, 2),
-            self.rng.randrange(100),
-            self.rng.choice((2, 10, 100)),
-        )
+        factor, offset, every = (self.rng.randrange(1, 1000, 2), self.rng.randrange(100), self.rng.choice((2, 10, 100)))
         some = f"(rowid * {factor} + {offset}) % {every} = 0"
         one = f"rowid = 1 + {self.rng.randrange(1000)}"
         return self.rng.choice(("1", some, one, "rowid = 1"))

@@ -105,13 +105,7 @@ CASES = {
     ),
     "part, as texts": (
         "--time 100ms:1s --ranks 0,2-3 --min-duration kernels=2us --memory 1M -j 2",
-        {
-            "time": "100ms:1s",
-            "ranks": "0,2-3",
-            "min_duration": "kernels=2us",
-            "memory": "1M",
-            "jobs": "2",
-        },
+        {"time": "100ms:1s", "ranks": "0,2-3", "min_duration": "kernels=2us", "memory": "1M", "jobs": "2"},
     ),
     "range": ("--nvtx-range step* --align none", {"nvtx_range": "step*", "align": "none"}),
 }

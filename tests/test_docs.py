@@ -110,11 +110,7 @@ def run_within(command: str, folder: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("reports", "pages"),
-    [
-        ("samples", "*.md"),
-        ("exercises", "comparing.md"),
-        pytest.param("exercises", "*.md", marks=pytest.mark.all_sets),
-    ],
+    [("samples", "*.md"), ("exercises", "comparing.md"), pytest.param("exercises", "*.md", marks=pytest.mark.all_sets)],
 )
 def test_quoted_output_is_what_the_program_prints(reports: str, pages: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages of the same reports quote the same commands, which then run once."""
@@ -415,7 +411,7 @@ def test_the_map_has_every_room() -> None:
             assert int(number) == len(found) + 1
             found.append(set())
         found[-1] |= set(re.findall(r"`(\w+?)(?:\.py|/)`", rooms))
-    assert found == [floor - {"light_dataclass"} for floor in floors]
+    assert found == [floor - {"value_class"} for floor in floors]
 
 
 def test_every_page_is_in_the_navigation_and_on_the_first_page() -> None:

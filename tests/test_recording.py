@@ -127,11 +127,7 @@ def record(command: str, folder: Path) -> tuple[int, list[dict[str, Any]], list[
     environment = {"PATH": f"{programs}:/usr/bin:/bin", "LOG": str(log), "MASTER_ADDR": "first"}
     done = subprocess.run(["bash", "-eu", "-c", command], cwd=folder, env=environment, capture_output=True, check=False)
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    return (
-        done.returncode,
-        [line for line in lines if "report" in line],
-        [line for line in lines if "ran" in line],
-    )
+    return (done.returncode, [line for line in lines if "report" in line], [line for line in lines if "ran" in line])
 
 
 @pytest.mark.parametrize(("launcher", "reports", "command"), RECIPES)

@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from cfgs.generate import (
-    analysis,
-    basics,
-    communication,
-    critical_path,
-    hwcounters,
-    model,
-    ranges,
-    slow,
-    views,
-    waits,
-)
+from cfgs.generate import analysis, basics, communication, critical_path, hwcounters, model, ranges, slow, views, waits
 from cfgs.generate.cfg_text import format_cfg
 from cfgs.generate.filters import FILTERS
 from cfgs.generate.workspaces import format_workspaces

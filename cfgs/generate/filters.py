@@ -137,9 +137,6 @@ FILTERS = (
     FilterFile(
         "kernels_per_10ms",
         "Number of kernels and bytes copied every 10 ms, steps, and the state Running of each row",
-        (
-            EventFilter((*_COUNTED, *_ADDED_UP, *_KEPT), states=True),
-            Counters(_COUNTED, _ADDED_UP, _KEPT, _INTERVAL_NS),
-        ),
+        (EventFilter((*_COUNTED, *_ADDED_UP, *_KEPT), states=True), Counters(_COUNTED, _ADDED_UP, _KEPT, _INTERVAL_NS)),
     ),
 )

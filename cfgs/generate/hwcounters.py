@@ -297,12 +297,7 @@ _in_kernels = _reduce(
 def _show_in_kernels(name: str) -> Derived:
     """Show a metric in samples during which kernels run."""
     return product(
-        f"{name} while kernels run [%]",
-        PERCENT,
-        _make_gpu_metric(name),
-        _in_kernels,
-        level=TASK,
-        units=MILLISECONDS,
+        f"{name} while kernels run [%]", PERCENT, _make_gpu_metric(name), _in_kernels, level=TASK, units=MILLISECONDS
     )
 
 

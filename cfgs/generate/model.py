@@ -119,10 +119,7 @@ or --nvtx-range to both. model/gpu_efficiency_by_step has a column for each step
 )
 
 _step_of_gpu = product(
-    "Step of each GPU",
-    NAMES,
-    Window("Step of a GPU or thread", NAMES, events=only(types.STEP)),
-    _is_gpu,
+    "Step of each GPU", NAMES, Window("Step of a GPU or thread", NAMES, events=only(types.STEP)), _is_gpu
 )
 _useful, _kernels, _active = _make_gpu_times(units=MILLISECONDS)
 MODEL.add(
@@ -210,13 +207,7 @@ or --nvtx-range to both. model/host_efficiency_by_step has a column for each ste
 
 _outside_mpi = _is_outside("Outside of MPI", _IN_MPI, units=MILLISECONDS)
 _useful_host = _show_useful(FLAG, _outside_mpi, units=MILLISECONDS)
-_step_of_thread = Window(
-    "Step of the main thread",
-    NAMES,
-    events=only(types.STEP),
-    level=TASK,
-    above=MAIN_THREAD,
-)
+_step_of_thread = Window("Step of the main thread", NAMES, events=only(types.STEP), level=TASK, above=MAIN_THREAD)
 MODEL.add(
     "host_efficiency_by_step",
     "Main thread efficiencies in each step: time outside of MPI, time outside of MPI and CUDA, and step time (ms)",

@@ -29,16 +29,7 @@ from cfgs.generate.paraver_cfg import (
     only,
     product,
 )
-from cfgs.generate.shared import (
-    FLAG,
-    GPU_WAITING,
-    IN_COMPUTE,
-    IN_IDLE,
-    MAIN_THREAD,
-    MOST_NAMES,
-    NAMES,
-    gpus,
-)
+from cfgs.generate.shared import FLAG, GPU_WAITING, IN_COMPUTE, IN_IDLE, MAIN_THREAD, MOST_NAMES, NAMES, gpus
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import palette
 from nsys2prv_ng.paraver.event_type import EventType

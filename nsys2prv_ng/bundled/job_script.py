@@ -3,23 +3,15 @@
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
 from nsys2prv_ng.bundled.presets import locate_bundled
 from nsys2prv_ng.errors import UsageError, escape_unprintable
-from nsys2prv_ng.light_dataclass import dataclass
-from nsys2prv_ng.options.kinds import (
-    Flag,
-    Integer,
-    Option,
-    OptionalInteger,
-    Text,
-    Words,
-    at_least,
-)
+from nsys2prv_ng.options.kinds import Flag, Integer, Option, OptionalInteger, Text, Words, at_least
+from nsys2prv_ng.value_class import ValueClass
 
 _TEMPLATE = locate_bundled("slurm.sh", "samples/slurm.sh")
 _CORES_PER_GPU = 8
@@ -52,8 +44,8 @@ _OTHER_RENDEZVOUS = ("standalone", "master-addr", "master-port", "node-rank")
 """Options of torchrun with which ranks do not meet at `rdzv-endpoint`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScriptOptions:
+@dataclass(eq=False, repr=False, kw_only=True)
+class ScriptOptions(ValueClass):
     """The job for which the script is made. The defaults are the values in slurm.sh itself."""
 
     nodes: Annotated[Integer, at_least(1)] = Option("Number of nodes.", 2, metavar="N")

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape, unescape
 
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.value_class import ValueClass
 
 WORKSPACES = "workspaces.xml"
 _BEGIN, _END = "ConfigFile.BeginDescription", "ConfigFile.EndDescription"
 
 
-@dataclass(frozen=True)
-class Preset:
+@dataclass(eq=False, repr=False)
+class Preset(ValueClass):
     """A preset: its folder and name (`analysis/gpu-gaps`), the first line of its description, and its file."""
 
     name: str

@@ -17,8 +17,7 @@ from nsys2prv_ng.text.formatting import count_noun
 @with_options(ShardOptions)
 def shard(
     paths: Annotated[
-        list[Path],
-        describe_argument("REPORT... FOLDER", f"{REPORTS_HELP}, then the folder for their contents."),
+        list[Path], describe_argument("REPORT... FOLDER", f"{REPORTS_HELP}, then the folder for their contents.")
     ],
     options: ShardOptions,
     quiet: NoProgress = False,

@@ -9,7 +9,7 @@ before all have entered, and all leave at about the same time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,17 +31,17 @@ from nsys2prv_ng.clock.matches import (
     move_within_bounds,
 )
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import Evidence
 from nsys2prv_ng.report.export_settings import FARTHEST, SYSTEM, describe_payload_remedy
+from nsys2prv_ng.value_class import ValueClass
 
 AUTO, PLAIN_UTC, COLLECTIVES, NONE = "auto", "utc", "collectives", "none"
 WAYS = (AUTO, PLAIN_UTC, COLLECTIVES, NONE)
 
 
-@dataclass(frozen=True)
-class ReportClock:
+@dataclass(eq=False, repr=False)
+class ReportClock(ValueClass):
     """A report's clock: the index of its node, the UTC (ns) of its time 0 if known, and its evidence.
 
     `clock`: the clock of its times, the same for all reports of a node; `schema_version`: the version of its export.

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nsys2prv_ng.clock.applying import LARGEST_DRIFT, ClockMap
 from nsys2prv_ng.clock.matches import Violations
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.export_settings import FARTHEST, SYSTEM
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.tables import format_table
+from nsys2prv_ng.value_class import ValueClass
 
 NOTHING_CHECKED = Violations(0, 0, 0.0)
 
 
-@dataclass(frozen=True)
-class NodeClockNumbers:
+@dataclass(eq=False, repr=False)
+class NodeClockNumbers(ValueClass):
     """The clock of one node in JSON; None for an unknown number."""
 
     name: str
@@ -47,8 +47,8 @@ class NodeClockNumbers:
     """Largest correction that the operations suggest for times that nsys has aligned itself, applied or not."""
 
 
-@dataclass(frozen=True)
-class AlignmentNumbers:
+@dataclass(eq=False, repr=False)
+class AlignmentNumbers(ValueClass):
     """The clocks of all nodes in JSON, and the operations that break causality before and after the correction."""
 
     way: str
@@ -59,8 +59,8 @@ class AlignmentNumbers:
     nodes: list[NodeClockNumbers]
 
 
-@dataclass
-class NodeClock:
+@dataclass(eq=False, repr=False)
+class NodeClock(ValueClass):
     """The clock of one node: its correction, the error, and the evidence. Errors and residuals in ns; drift relative.
 
     None stands for an unknown value. `clock` is a constant of report/export_settings.py; `NodeClockNumbers` explains
@@ -101,8 +101,8 @@ class NodeClock:
         )
 
 
-@dataclass
-class Alignment:
+@dataclass(eq=False, repr=False)
+class Alignment(ValueClass):
     """Corrections of all nodes, and their effect on causality. `utc_base`: UTC (ns) of 0 on the common clock."""
 
     way: str

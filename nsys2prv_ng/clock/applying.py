@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.value_class import ValueClass
 
 LARGEST_DRIFT = 1e-3
 """A clock with more drift is broken, and a map that followed it would tear short intervals apart."""
 
 
-@dataclass(frozen=True)
-class ClockMap:
+@dataclass(eq=False, repr=False)
+class ClockMap(ValueClass):
     """The map of time t (ns) to t + offset + drift * (t - since), rounded to integers. By default, times stay.
 
     The map is monotone, because |drift| <= LARGEST_DRIFT < 1: the order of times stays, though two times may become

@@ -8,7 +8,7 @@ the smallest errors connect the sets. Errors add up along a path, so the referen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Any
 
@@ -19,7 +19,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.fit import DRIFT, OFFSET, UTC, ClockFit, fit_sets, make_lines
 from nsys2prv_ng.clock.links import Link, fit_links
 from nsys2prv_ng.clock.matches import Delays, Matches, find_violations
-from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.value_class import ValueClass
 
 
 def fit_clocks(matches: Matches, names: Sequence[str], *, always: bool) -> list[ClockFit]:
@@ -109,8 +109,8 @@ def _average(links: Sequence[Link]) -> Link:
     return replace(links[0], drift_error=mean_error, pairs=sum(link.pairs for link in links), **means)
 
 
-@dataclass(frozen=True)
-class _Tree:
+@dataclass(eq=False, repr=False)
+class _Tree(ValueClass):
     """The sets that links connect, the reference first, and for each of the others the link that leads to it."""
 
     sets: list[int]

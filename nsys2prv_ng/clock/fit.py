@@ -10,6 +10,7 @@ and causality holds without it, too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -18,7 +19,7 @@ from nsys2prv_ng.arrays.row_keys import count_earlier, encode_rows, take_groups
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.matches import Lines, Matches, find_violations
 from nsys2prv_ng.clock.normal import BLOCKS, NormalProblem, Solution, compute_residuals, drop_blocks, solve
-from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.value_class import ValueClass
 
 # Conditions for fitting drift, from measurements: its error is 15 to 25 ppm in a window of 0.7 s, 0.1 ppm in 5.4 s.
 DRIFT_SPAN_NS = 5 * 10**9
@@ -43,8 +44,8 @@ _Models = dict[str, Solution]
 """Solutions by model."""
 
 
-@dataclass(frozen=True)
-class ClockFit:
+@dataclass(eq=False, repr=False)
+class ClockFit(ValueClass):
     """The fit of a connected set of domains. Arrays have a value for each of `domains`; the first is the reference.
 
     `offset` (ns, at the time `since` of the matches), `drift` (relative); `offset_error` and `drift_error` are standard

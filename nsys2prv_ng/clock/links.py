@@ -13,6 +13,7 @@ shortest times allows (after Zhang, Liu and Xia, 2002, who use convex hulls).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -20,8 +21,8 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.fit import MOST_DRIFT
 from nsys2prv_ng.clock.matches import Delays
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.value_class import ValueClass
 
 FEWEST = 8
 """Fewest messages in each direction of a link. A choice: the bound on how late the shortest is needs some others."""
@@ -51,8 +52,8 @@ _DRIFT_SPAN_NS = 1e9
 _HALVINGS = 48
 
 
-@dataclass(frozen=True)
-class Link:
+@dataclass(eq=False, repr=False)
+class Link(ValueClass):
     """The difference of two clocks: what `other` shows minus what `one` shows, by the time that `one` shows.
 
     `offset` (ns) is the difference at `since`, `drift` (relative) its change. `error` bounds the error (ns) anywhere in
@@ -74,8 +75,8 @@ class Link:
     """Quantiles of the distance (ns) of compared messages from their mean."""
 
 
-@dataclass(frozen=True)
-class _Direction:
+@dataclass(eq=False, repr=False)
+class _Direction(ValueClass):
     """The delays (ns) of one direction that count, which `usual` marks: their mean, and the shortest.
 
     The shortest is at most `late` longer than the shortest possible delay, with 99 % confidence.

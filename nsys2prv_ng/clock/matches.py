@@ -11,7 +11,7 @@ sign.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,11 +20,11 @@ import numpy.typing as npt
 from nsys2prv_ng.arrays.groups import Table, join_tables, take_rows
 from nsys2prv_ng.arrays.row_keys import count_earlier, encode_rows, find_starts, sort_rows
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray, IntTable
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.operations.matching import Operations, PartTable, match_collectives
 from nsys2prv_ng.operations.parts import FROM_ROOT, SYNCHRONISING, TO_ROOT, Evidence, Messages, resolve_ranks
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.value_class import ValueClass
 
 NEVER_LEAVES, NEVER_ENTERS = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
@@ -49,8 +49,8 @@ _NONE = np.zeros(0, np.int64)
 NO_DELAYS = Delays(_NONE, _NONE.astype(np.bool_), _NONE.astype(np.int32), _NONE.astype(np.int32), _NONE, _NONE)
 
 
-@dataclass(frozen=True)
-class Matches:
+@dataclass(eq=False, repr=False)
+class Matches(ValueClass):
     """n operations, and the part of each domain's rank in them: rows first[i] .. first[i + 1] - 1 of operation i.
 
     Times are ns of uncorrected UTC. No row's `leave` may be before any row's `enter` of the same operation. `enter` is

@@ -13,13 +13,15 @@ tau_i.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import take_groups
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.runtime.kernels import take_median
+from nsys2prv_ng.value_class import ValueClass
 
 BLOCKS = 8
 """Parts of the window that are held out or omitted in turn. A choice: errors come from so many samples at most."""
@@ -36,8 +38,8 @@ _MOST_GRADIENTS = 4
 """Most steps of conjugate gradients per unknown; without rounding, one would be enough."""
 
 
-@dataclass(frozen=True)
-class NormalProblem:
+@dataclass(eq=False, repr=False)
+class NormalProblem(ValueClass):
     """Ends of operations of `clocks` clocks, sorted by block of time: rows first[i] .. first[i + 1] - 1 of operation i.
 
     `end` is in ns from the middle of the window; `s` is the same in halves of the window, from -1 to 1; `block` is
@@ -64,8 +66,8 @@ class NormalProblem:
         return np.repeat(np.arange(self.first.size - 1), np.diff(self.first))
 
 
-@dataclass(frozen=True)
-class Solution:
+@dataclass(eq=False, repr=False)
+class Solution(ValueClass):
     """Corrections of the clocks (ns): offset in the middle of the window, drift over half of it; and the final weights.
 
     `drifting` marks the clocks whose drift was free.

@@ -7,15 +7,15 @@ its meaning, increase COMPARISON_VERSION.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.summary.difference.budget import BudgetRow
 from nsys2prv_ng.summary.difference.changes import Change
 from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, HostEfficiency
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.names import clean_name
+from nsys2prv_ng.value_class import ValueClass
 
 COMPARISON_VERSION = 2
 STRONG, WEAK = "strong", "weak"
@@ -37,8 +37,8 @@ class Side(NamedTuple):
         return self.captures or (self.summary,)
 
 
-@dataclass(frozen=True)
-class CaptureNumbers:
+@dataclass(eq=False, repr=False)
+class CaptureNumbers(ValueClass):
     """Measurements of a capture."""
 
     reports: int
@@ -48,8 +48,8 @@ class CaptureNumbers:
     """None if no steps were found."""
 
 
-@dataclass(frozen=True)
-class SideNumbers:
+@dataclass(eq=False, repr=False)
+class SideNumbers(ValueClass):
     """Measurements of a side. If it has several captures, its numbers are those of one, unless described otherwise."""
 
     label: str
@@ -79,8 +79,8 @@ Kind = Literal["faster", "slower", "no difference", "below noise", "inconclusive
 Samples = Literal["steps", "captures"]
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(eq=False, repr=False)
+class Verdict(ValueClass):
     """Whether b is faster than a: within two captures, or over several captures a side.
 
     `kind`: "faster" and "slower" are significant (p < 0.05) and at least 2 %. "below noise" is significant, but less.
@@ -110,8 +110,8 @@ class Verdict:
         return self.is_significant and self.change is not None and self.change > limit
 
 
-@dataclass(frozen=True)
-class Prediction:
+@dataclass(eq=False, repr=False)
+class Prediction(ValueClass):
     """What a change of what differs would save in the slower side, per step, by a replay of that side."""
 
     label: str
@@ -120,8 +120,8 @@ class Prediction:
     saving_ns: int
 
 
-@dataclass(frozen=True)
-class TableRow:
+@dataclass(eq=False, repr=False)
+class TableRow(ValueClass):
     """One quantity on both sides, with its count and bytes; None if a side does not have it."""
 
     name: str
@@ -139,8 +139,8 @@ class TableRow:
     """Names that only side b has, and that were matched by their class."""
 
 
-@dataclass(frozen=True)
-class Table:
+@dataclass(eq=False, repr=False)
+class Table(ValueClass):
     """Quantities of one kind. `unit`: the unit of a and b, "ns", "bytes", "ratio" or another one."""
 
     key: str
@@ -149,8 +149,8 @@ class Table:
     rows: list[TableRow]
 
 
-@dataclass(frozen=True)
-class WorkUnits:
+@dataclass(eq=False, repr=False)
+class WorkUnits(ValueClass):
     """An NVTX range of which a step has more on one side: a unit of work, such as a micro-batch."""
 
     range: str
@@ -164,8 +164,8 @@ class WorkUnits:
     """(b_ns - a_ns) / a_ns."""
 
 
-@dataclass(frozen=True)
-class Pair:
+@dataclass(eq=False, repr=False)
+class Pair(ValueClass):
     """Two sides compared."""
 
     verdict: Verdict
@@ -195,8 +195,8 @@ class Pair:
         return [note.format(a=quote(self.a.label), b=quote(self.b.label)) for note in self.notes]
 
 
-@dataclass(frozen=True)
-class ScalingRun:
+@dataclass(eq=False, repr=False)
+class ScalingRun(ValueClass):
     """A run and its rates; None for a rate that does not apply. Rates relative to the first run may exceed 1."""
 
     label: str
@@ -219,8 +219,8 @@ class ScalingRun:
     host: HostEfficiency | None
 
 
-@dataclass(frozen=True)
-class Scaling:
+@dataclass(eq=False, repr=False)
+class Scaling(ValueClass):
     """Runs by number of GPUs, then of processes; the first run is the reference of the others."""
 
     kind: str | None
@@ -235,8 +235,8 @@ class Scaling:
     notes: list[str]
 
 
-@dataclass(frozen=True)
-class Finding:
+@dataclass(eq=False, repr=False)
+class Finding(ValueClass):
     """A difference between sides, and the tables that cannot be compared because of it."""
 
     severity: str
@@ -244,8 +244,8 @@ class Finding:
     prevents: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Comparability:
+@dataclass(eq=False, repr=False)
+class Comparability(ValueClass):
     """The differences between sides, warnings first."""
 
     findings: list[Finding]
@@ -265,8 +265,8 @@ class Comparability:
         }
 
 
-@dataclass(frozen=True)
-class ComparisonNumbers:
+@dataclass(eq=False, repr=False)
+class ComparisonNumbers(ValueClass):
     """The numbers of a comparison of runs: each later run with the first."""
 
     comparability: Comparability

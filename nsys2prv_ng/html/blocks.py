@@ -7,7 +7,7 @@ branches of trees.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -15,9 +15,9 @@ import numpy as np
 from nsys2prv_ng.analysis.efficiency.typical_step import RangesOfTask
 from nsys2prv_ng.html.charts import MapFigure, MatrixFigure, Shape, Swatch, Tick, draw_histogram
 from nsys2prv_ng.html.colours import get_cell_css
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.text.formatting import count_noun, format_time
 from nsys2prv_ng.text.grid import Bar, Cell, Grid, Histogram, Interval, Score, Term
+from nsys2prv_ng.value_class import ValueClass
 
 MOST_ROWS, MOST_RANKS = 12, 24
 """Most rows of a table, and of a table with a row for each rank or GPU."""
@@ -27,8 +27,8 @@ _LIMITS = ((0.9, 0.0), (0.8, 0.25), (0.7, 0.5), (0.5, 0.75))
 """Least efficiency of each shade, and its badness; below the last limit, the badness is 1."""
 
 
-@dataclass(frozen=True)
-class Segment:
+@dataclass(eq=False, repr=False)
+class Segment(ValueClass):
     """A part of a bar, in percent of the width of the cell."""
 
     left: float
@@ -38,8 +38,8 @@ class Segment:
     """What the part is, for tooltips and screen readers."""
 
 
-@dataclass(frozen=True)
-class ShadedCell:
+@dataclass(eq=False, repr=False)
+class ShadedCell(ValueClass):
     """A number on a coloured ground, which is the stronger the worse the number is (0: good, 1: bad)."""
 
     text: str
@@ -50,8 +50,8 @@ DrawnCell = str | list[Segment] | Shape | Term | ShadedCell
 """A list of segments is a bar, a shape is a histogram."""
 
 
-@dataclass(frozen=True)
-class Table:
+@dataclass(eq=False, repr=False)
+class Table(ValueClass):
     """A grid as the templates show it. Only `show_grid` makes tables."""
 
     caption: str
@@ -157,8 +157,8 @@ LEAST_SHARE = 0.01
 """Branches with less are together in a further branch."""
 
 
-@dataclass(frozen=True)
-class Branch:
+@dataclass(eq=False, repr=False)
+class Branch(ValueClass):
     """A row of a tree: its name, its cells, and the branches within it."""
 
     name: str
@@ -167,8 +167,8 @@ class Branch:
     inner: list[Branch] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Tree:
+@dataclass(eq=False, repr=False)
+class Tree(ValueClass):
     """Branches with the titles of their cells. Only `show_tree` makes trees."""
 
     titles: list[str]
@@ -211,8 +211,8 @@ def _gather(branches: Sequence[tuple[Branch, int]], whole: int, noun: str) -> li
 # ---- other blocks, and sections --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Paragraph:
+@dataclass(eq=False, repr=False)
+class Paragraph(ValueClass):
     """One or more sentences; names are in `backquotes`."""
 
     text: str
@@ -220,8 +220,8 @@ class Paragraph:
     kind = "paragraph"
 
 
-@dataclass(frozen=True)
-class Map:
+@dataclass(eq=False, repr=False)
+class Map(ValueClass):
     """An image of rows over time, and its numbers as a table."""
 
     title: str
@@ -236,8 +236,8 @@ class Map:
     kind = "map"
 
 
-@dataclass(frozen=True)
-class Chart:
+@dataclass(eq=False, repr=False)
+class Chart(ValueClass):
     """A plot, and its numbers as a table."""
 
     title: str
@@ -254,8 +254,8 @@ class Chart:
     kind = "chart"
 
 
-@dataclass(frozen=True)
-class Matrix:
+@dataclass(eq=False, repr=False)
+class Matrix(ValueClass):
     """An image of a quantity of pairs, and its numbers as a table."""
 
     title: str
@@ -269,8 +269,8 @@ class Matrix:
 Block = Table | Paragraph | Map | Chart | Matrix | Tree
 
 
-@dataclass(frozen=True)
-class Section:
+@dataclass(eq=False, repr=False)
+class Section(ValueClass):
     """A section of a page, and the presets that show the same in Paraver."""
 
     key: str
@@ -285,8 +285,8 @@ class Section:
     """The traces to open, in words, if the page covers several; names are in `backquotes`."""
 
 
-@dataclass(frozen=True)
-class Line:
+@dataclass(eq=False, repr=False)
+class Line(ValueClass):
     """A line of the verdict at the top of a page, and the section with its numbers."""
 
     text: str

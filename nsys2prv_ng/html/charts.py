@@ -14,6 +14,7 @@ import math
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -22,9 +23,9 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import ByteArray, FloatArray
 from nsys2prv_ng.html.names import clean
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.palette import GREY
 from nsys2prv_ng.paraver.palette import Colour as Hue
+from nsys2prv_ng.value_class import ValueClass
 
 SIDE = 1000
 _MOST_POINTS = 1500
@@ -32,8 +33,8 @@ _MOST_POINTS = 1500
 _FEW_POWERS = 3
 
 
-@dataclass(frozen=True)
-class Shape:
+@dataclass(eq=False, repr=False)
+class Shape(ValueClass):
     """A part of a plot: its colour as CSS, its name, its SVG path, and its kind.
 
     The kind is "line", "area", "points" or "histogram".

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,6 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.report import diagnostics
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table, open_database
@@ -27,6 +27,7 @@ from nsys2prv_ng.sources.shared.reasons import NO_METRIC, ONLY_JSON
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import EventRows
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
+from nsys2prv_ng.value_class import ValueClass
 
 COUNTED_SOURCES = tuple(source for source in SOURCES if source.counted_tables)
 """Sources that have their own rows."""
@@ -40,8 +41,8 @@ _TIMES = {"start", "timestamp", "rawTimestamp"}
 _PARTIAL_EXPORT = {"EXPORT_PARAM_TABLES_TO_EXPORT": "tables", "EXPORT_PARAM_TIMES_TO_EXPORT": "times"}
 
 
-@dataclass(frozen=True)
-class UntranslatedRows:
+@dataclass(eq=False, repr=False)
+class UntranslatedRows(ValueClass):
     """Rows that no trace shows: their number (None if they cannot be counted), and the reason."""
 
     table: str
@@ -49,16 +50,16 @@ class UntranslatedRows:
     why: str
 
 
-@dataclass(frozen=True)
-class Obstacle:
+@dataclass(eq=False, repr=False)
+class Obstacle(ValueClass):
     """The reason why a report cannot be translated with all sources, and the sources without which it can."""
 
     sources: tuple[str, ...]
     why: str
 
 
-@dataclass(frozen=True)
-class ReportContents:
+@dataclass(eq=False, repr=False)
+class ReportContents(ValueClass):
     """The contents of a report: its rows by source and by event table, and the processes that they belong to."""
 
     metadata: Metadata

@@ -7,23 +7,23 @@ or of its meaning needs a new INSPECTION_VERSION.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.inspection.contents import COUNTED_SOURCES, Obstacle, UntranslatedRows
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.report.diagnostics import Message
 from nsys2prv_ng.report.metadata import Gpu
 from nsys2prv_ng.sources.registry import GPU_OPERATIONS, SOURCES
 from nsys2prv_ng.text.formatting import format_utc
+from nsys2prv_ng.value_class import ValueClass
 
 INSPECTION_VERSION = 1
 
 
-@dataclass(frozen=True)
-class InspectedTask:
+@dataclass(eq=False, repr=False)
+class InspectedTask(ValueClass):
     """A process that would be a task: its task name, its pid, its process name, and its rank if it has one."""
 
     name: str
@@ -32,15 +32,15 @@ class InspectedTask:
     rank: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class InspectedGpu(Gpu):
     """A GPU of the host; `used` if the report contains operations on it."""
 
     used: bool
 
 
-@dataclass(frozen=True)
-class InspectedReport:
+@dataclass(eq=False, repr=False)
+class InspectedReport(ValueClass):
     """A report: where and when it was captured, and its contents. Times in ns."""
 
     file: str
@@ -90,8 +90,8 @@ class InspectedReport:
         return {**asdict(self), "begin_utc": self.begin_utc, "rows": self.rows, "messages": messages}
 
 
-@dataclass(frozen=True)
-class InspectedSource:
+@dataclass(eq=False, repr=False)
+class InspectedSource(ValueClass):
     """A source: its title, what its rows are, their number, and the number of reports that contain any."""
 
     title: str
@@ -100,8 +100,8 @@ class InspectedSource:
     reports: int
 
 
-@dataclass(frozen=True)
-class InspectionTotals:
+@dataclass(eq=False, repr=False)
+class InspectionTotals(ValueClass):
     """Numbers of readable and unreadable reports and of tasks; bytes and rows of the readable reports."""
 
     reports: int
@@ -111,8 +111,8 @@ class InspectionTotals:
     tasks: int
 
 
-@dataclass(frozen=True)
-class TraceEstimate:
+@dataclass(eq=False, repr=False)
+class TraceEstimate(ValueClass):
     """Estimated size of a trace of all sources."""
 
     trace_bytes: int
@@ -123,8 +123,8 @@ class TraceEstimate:
     """Time that Paraver needs to load it; only its order of magnitude is right."""
 
 
-@dataclass(frozen=True)
-class Inspection:
+@dataclass(eq=False, repr=False)
+class Inspection(ValueClass):
     """Readable reports in the order of nodes and ranks, unreadable reports, and warnings about all of them together."""
 
     reports: list[InspectedReport]

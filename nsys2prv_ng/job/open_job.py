@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -28,7 +29,6 @@ from nsys2prv_ng.job.placement import (
     show_captures_if_empty,
 )
 from nsys2prv_ng.job.scope import Scope, choose_scope
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.tasks import ReportPlaces, find_missing_ranks
 from nsys2prv_ng.objects.tree import ObjectTree, build_tree
 from nsys2prv_ng.operations.matching import Operations
@@ -45,10 +45,11 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
 from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Result, Source
 from nsys2prv_ng.steps.steps import Steps, find_steps
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True)
-class Job:
+@dataclass(eq=False, repr=False)
+class Job(ValueClass):
     """The reports of a job. Their records, and the records made from all reports together, are in the store."""
 
     reports: list[ReportRecords]

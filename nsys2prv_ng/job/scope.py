@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.intervals.windows import unite_windows
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.steps.steps import Steps
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True)
-class Scope:
+@dataclass(eq=False, repr=False)
+class Scope(ValueClass):
     """The chosen time of a job. All times are on the common clock (ns)."""
 
     selection: Selection

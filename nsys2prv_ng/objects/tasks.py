@@ -10,19 +10,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import count
 from typing import Any, NamedTuple
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Device, NodePart, Place, Places, Stream, Thread
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata
 from nsys2prv_ng.text.formatting import make_unique
 from nsys2prv_ng.text.names import to_one_line
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class ReportPlaces:
     """A report in the tree: its places, its node, and the times (ns, common clock) of its first and last record."""
 

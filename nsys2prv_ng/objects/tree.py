@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Device, NodePart, Places, Stream, Thread
 from nsys2prv_ng.objects.tasks import (
     FOLDED,
@@ -27,12 +27,13 @@ from nsys2prv_ng.objects.tasks import (
 )
 from nsys2prv_ng.paraver.model import MAX_ROWS, TaskRows, TraceModel
 from nsys2prv_ng.report.metadata import PID_MASK, Gpu
+from nsys2prv_ng.value_class import ValueClass
 
 _GpuKey = tuple[str, int]
 
 
-@dataclass(frozen=True)
-class ObjectTree:
+@dataclass(eq=False, repr=False)
+class ObjectTree(ValueClass):
     """The model of the trace, the row of each place of each report (-1: no row), and facts about the ranks."""
 
     model: TraceModel
@@ -164,8 +165,8 @@ def _make_model(
 # ---- places --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Locator:
+@dataclass(eq=False, repr=False)
+class _Locator(ValueClass):
     """Finder of the task and row of a place."""
 
     tasks: Mapping[tuple[ReportPlaces, int], Task]

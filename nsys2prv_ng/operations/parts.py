@@ -11,15 +11,15 @@ job, because programs make communicators from ranks in ascending order.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.value_class import ValueClass
 
 ANY_SIZE = -1
 """Size of an operation that may differ between its ranks."""
@@ -116,8 +116,8 @@ class RankMessages(NamedTuple):
     bytes: IntArray
 
 
-@dataclass
-class Evidence:
+@dataclass(eq=False, repr=False)
+class Evidence(ValueClass):
     """The evidence of one report on its clock: tables from one or more sources."""
 
     collectives: list[Collectives] = field(default_factory=list)
@@ -191,8 +191,8 @@ class MessagePairs(NamedTuple):
 # ---- ranks that not every call records -------------------------------------------------------------------------------
 
 
-@dataclass
-class CommunicatorRanks:
+@dataclass(eq=False, repr=False)
+class CommunicatorRanks(ValueClass):
     """A communicator: its members (ranks in the job, or tasks), and the member of each known rank."""
 
     size: int = 0

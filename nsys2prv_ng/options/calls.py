@@ -5,16 +5,17 @@ the reference in docs/ is generated from those. Times are ns, sizes are bytes. E
 parameter, for values that make no sense.
 """
 
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.options import kinds
 from nsys2prv_ng.options.kinds import Option
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.source_names import GPU_METRICS, NCCL, NVTX
 from nsys2prv_ng.text.formatting import format_duration
 from nsys2prv_ng.translation.defaults import SHORTEST_LINE_NS
+from nsys2prv_ng.value_class import ValueClass
 
 PARAVER_MEMORY: kinds.Integer = Option(
     "Warn if Paraver needs more memory than this to load the trace (K, M, G, T), and print what helps. 0 never warns.",
@@ -24,8 +25,8 @@ PARAVER_MEMORY: kinds.Integer = Option(
 )
 
 
-@dataclass(kw_only=True)
-class CallOptions:
+@dataclass(eq=False, repr=False, kw_only=True)
+class CallOptions(ValueClass):
     """Options of every call: how it shows its progress."""
 
     progress: Progress | None = None
@@ -41,7 +42,7 @@ class CallOptions:
         return self.progress or Progress()
 
 
-@dataclass(kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class ReadingOptions(CallOptions):
     """Options of calls that read reports or a trace: how much of the machine they use."""
 
@@ -50,7 +51,7 @@ class ReadingOptions(CallOptions):
     )
 
 
-@dataclass(kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class JobOptions(ReadingOptions):
     """Options of calls on a job: how its reports are read and aligned in time."""
 
@@ -121,7 +122,7 @@ class JobOptions(ReadingOptions):
     )
 
 
-@dataclass(kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class SummaryOptions(JobOptions):
     """Options of a summary."""
 
@@ -145,7 +146,7 @@ class SummaryOptions(JobOptions):
             raise UsageError("counts the whole job: do not combine it with ranks", parameter="flops_per_step")
 
 
-@dataclass(kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class PredictionOptions(JobOptions):
     """Options of the command that predicts what changes save."""
 
@@ -160,14 +161,14 @@ class PredictionOptions(JobOptions):
     force: kinds.Flag = Option("Replace an existing trace.", False)
 
 
-@dataclass(kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class WhatIfOptions(PredictionOptions):
     """Options of a what-if analysis."""
 
     output: kinds.File = Option("Also write the predicted trace of the only change.", metavar="OUT.prv")
 
 
-@dataclass(kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class CompareOptions(JobOptions):
     """Options of a comparison. Each run is summed up over its steps without warm-up, if it has steps."""
 
@@ -187,15 +188,15 @@ class CompareOptions(JobOptions):
     html: kinds.Page = Option("Also write a self-contained HTML report with charts.", metavar="FILE.html")
 
 
-@dataclass(kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class InspectOptions(ReadingOptions):
     """Options of an inspection."""
 
     paraver_memory: Annotated[kinds.Integer, kinds.parse_size] = PARAVER_MEMORY
 
 
-@dataclass(kw_only=True)
-class EventOptions:
+@dataclass(eq=False, repr=False, kw_only=True)
+class EventOptions(ValueClass):
     """Options of calls that read events: which events to read, and how."""
 
     sources: kinds.Names = Option(
@@ -232,8 +233,8 @@ class EventOptions:
     )
 
 
-@dataclass(kw_only=True)
-class TraceOptions:
+@dataclass(eq=False, repr=False, kw_only=True)
+class TraceOptions(ValueClass):
     """Options of calls that make a trace of reports: what goes into the trace, and what is written besides."""
 
     wait_lines: kinds.Duration = Option(
@@ -279,7 +280,7 @@ class TraceOptions:
     )
 
 
-@dataclass(kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class TranslateOptions(TraceOptions, EventOptions, JobOptions):
     """Options of a translation."""
 
@@ -293,7 +294,7 @@ class TranslateOptions(TraceOptions, EventOptions, JobOptions):
                 )
 
 
-@dataclass(kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class ShardOptions(EventOptions, ReadingOptions):
     """Options of the call that reads reports into shards."""
 
@@ -301,7 +302,7 @@ class ShardOptions(EventOptions, ReadingOptions):
 MergeStep = Literal["", "plan", "write", "join"]
 
 
-@dataclass(kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class MergeOptions(TraceOptions, JobOptions):
     """Options of the call that merges shards: which trace to make, and which step of the work to do."""
 
@@ -319,7 +320,7 @@ class MergeOptions(TraceOptions, JobOptions):
     )
 
 
-@dataclass(kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class CheckOptions(CallOptions):
     """Options of a check."""
 

@@ -21,6 +21,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from io import IOBase
 from itertools import islice
@@ -30,7 +31,6 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.text.formatting import DIGITS, LONGEST_SHOWN, MOST_ELEMENTS, parse_number_ranges
 
 Given = TypeVar("Given")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import ByteArray, ByteTable, IntArray, IntTable
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.records.columns import COMMUNICATION, STATE, ColumnTuple, Records
 from nsys2prv_ng.runtime.jit import compiled, inlined
+from nsys2prv_ng.value_class import ValueClass
 
 # Most bytes of a line: kind, object, a time of at most 20 bytes and the end of the line; for each word a handle of at
 # most 11 bytes, a value of at most 20 and two colons. The words of a communication leave room for its other object.
@@ -23,8 +24,8 @@ _NO_TYPE = np.iinfo(np.int64).min
 _EIGHT_DIGITS = 100_000_000
 
 
-@dataclass
-class RowNumbers:
+@dataclass(eq=False, repr=False)
+class RowNumbers(ValueClass):
     """CPU, task and thread (1-based) of each row: int64 arrays of equal length."""
 
     cpu: IntArray

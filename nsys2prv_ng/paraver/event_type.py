@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True)
-class EventType:
+@dataclass(eq=False, repr=False)
+class EventType(ValueClass):
     """An event type of Paraver.
 
     `values`: labels of fixed values. `names`: a namespace, in which names get dense ids from 1 (types with the same

@@ -13,7 +13,7 @@ declares the type of NCCL kernels.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import count, pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +22,6 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.event_types import NCCL_KERNEL, STATES
 from nsys2prv_ng.paraver.families import FAMILIES

@@ -10,13 +10,13 @@ its order of magnitude is right.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.source_names import CPU_SAMPLES, CUDA_SYNC, GPU_METRICS, LAUNCH_LINES, OS_RUNTIME, SCHEDULING
 from nsys2prv_ng.text.formatting import format_time, format_window
+from nsys2prv_ng.value_class import ValueClass
 
 if TYPE_CHECKING:  # it imports libraries that an estimate does not need
     from nsys2prv_ng.records.runs import Run
@@ -44,8 +44,8 @@ _MARGIN = 0.8
 more windows exceed it."""
 
 
-@dataclass(frozen=True)
-class LoadCost:
+@dataclass(eq=False, repr=False)
+class LoadCost(ValueClass):
     """The number of records of a trace or of a part of it: lines of states, events and communications, and pairs."""
 
     states: float = 0

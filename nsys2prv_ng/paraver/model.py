@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 
 import numpy as np
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.encode import RowNumbers
 from nsys2prv_ng.text.names import to_one_line
+from nsys2prv_ng.value_class import ValueClass
 
 MAX_ROWS = 65534
 """Each row has its own CPU, and Paraver crashes at 65,535 CPUs."""
@@ -19,8 +20,8 @@ LONGEST_TRACE_NS = 2**53
 """Paraver keeps times as doubles, which are exact up to this value: 104 days."""
 
 
-@dataclass(frozen=True)
-class TaskRows:
+@dataclass(eq=False, repr=False)
+class TaskRows(ValueClass):
     """A task: its name, the index of its node, and the names of its threads."""
 
     name: str
@@ -28,16 +29,16 @@ class TaskRows:
     threads: list[str]
 
 
-@dataclass(frozen=True)
-class Communicator:
+@dataclass(eq=False, repr=False)
+class Communicator(ValueClass):
     """A communicator in the header: its id and the numbers (from 1) of its tasks."""
 
     number: int
     tasks: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class TraceModel:
+@dataclass(eq=False, repr=False)
+class TraceModel(ValueClass):
     """Nodes and tasks of the only application of a trace. Rows are numbered task by task.
 
     Each row has its own CPU, node by node in the order of rows. On a CPU, Paraver shows only the last row with a

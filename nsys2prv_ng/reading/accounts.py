@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from nsys2prv_ng.errors import escape_unprintable
-from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass
-class ReportAccount:
+@dataclass(eq=False, repr=False)
+class ReportAccount(ValueClass):
     """A report that is in the trace."""
 
     file: str
@@ -21,8 +22,8 @@ class ReportAccount:
     warnings: list[str]
 
 
-@dataclass
-class SkippedReport:
+@dataclass(eq=False, repr=False)
+class SkippedReport(ValueClass):
     """A report that could not be read: its name as the user gave it, or the name of its export, and the reason."""
 
     file: str

@@ -14,7 +14,7 @@ import math
 import os
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -22,8 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.errors import ReportError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.runtime.files import open_atomically
+from nsys2prv_ng.value_class import ValueClass
 from nsys2prv_ng.version import __version__
 
 T = TypeVar("T")
@@ -37,8 +37,8 @@ _KINDS = "biufSU"
 _INT64 = np.iinfo(np.int64)
 
 
-@dataclass(frozen=True)
-class OpenTypes:
+@dataclass(eq=False, repr=False)
+class OpenTypes(ValueClass):
     """Types that the fields of a class leave open."""
 
     objects: tuple[Any, ...] = ()

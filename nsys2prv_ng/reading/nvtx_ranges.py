@@ -6,7 +6,7 @@ Push/pop ranges nest on their thread. Start/end ranges nest in no other range: t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +17,6 @@ from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_row
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.intervals.nesting import measure_depths
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.reading.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.reading.read_reports import ReportRecords
@@ -32,7 +31,7 @@ RangeKey = tuple[str, str]
 """Domain and name of a range."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class NvtxRanges:
     """n NVTX ranges of a report, in columns: push/pop ranges first, each type in the order of its records.
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nsys2prv_ng.clock.alignment import uses_collectives
 from nsys2prv_ng.errors import ReportError, UsageError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.reading.read_reports import ReadReport, order_reports, read_each, read_report
 from nsys2prv_ng.reading.shards import WhatToRead, find_shards, load_shards, write_shard
@@ -24,12 +23,13 @@ from nsys2prv_ng.sources.registry import DERIVED, SOURCES, WITH_EVIDENCE
 from nsys2prv_ng.sources.shared.source import Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.text.formatting import count_noun
+from nsys2prv_ng.value_class import ValueClass
 
 Window = tuple[int | None, int | None]
 
 
-@dataclass(frozen=True)
-class Selection:
+@dataclass(eq=False, repr=False)
+class Selection(ValueClass):
     """The user's selection; None and empty values restrict nothing.
 
     `window`: limits in ns from the start of the trace. `only_gpus`: from the first to the last GPU operation. `step`:
@@ -75,8 +75,8 @@ class Selection:
         return self.steps is not None or self.skips_warmup
 
 
-@dataclass(frozen=True)
-class ReadOptions:
+@dataclass(eq=False, repr=False)
+class ReadOptions(ValueClass):
     """What to read from reports, which resources to use, and how to place the records in time."""
 
     sources: tuple[Source, ...] = SOURCES + DERIVED
@@ -97,8 +97,8 @@ class ReadOptions:
     """The engine that works on the reports; None for processes and threads of this machine."""
 
 
-@dataclass(frozen=True)
-class OpenedReports:
+@dataclass(eq=False, repr=False)
+class OpenedReports(ValueClass):
     """Reports that were read, the store with their records, and the engine that works on them."""
 
     read: list[ReadReport]

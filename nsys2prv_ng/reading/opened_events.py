@@ -9,13 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.reading.read_reports import ReportRecords
@@ -26,6 +26,7 @@ from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.text.formatting import shorten_range_name
+from nsys2prv_ng.value_class import ValueClass
 
 ABSENT = np.iinfo(np.int64).min
 """Value of a type that a line does not have. (No type that is read here has this value.)"""
@@ -119,8 +120,8 @@ class _Kept(threading.local):
             size -= self.sources.pop(next(iter(self.sources))).size
 
 
-@dataclass
-class _Loaded:
+@dataclass(eq=False, repr=False)
+class _Loaded(ValueClass):
     """The records of a source of a report, and its events if they were asked for."""
 
     report: ReportRecords

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +13,6 @@ import numpy as np
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.errors import ReportError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Places, Thread
 from nsys2prv_ng.operations.parts import Evidence
 from nsys2prv_ng.paraver.labels import Labels
@@ -35,6 +34,7 @@ from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.text.formatting import count_noun
+from nsys2prv_ng.value_class import ValueClass
 
 T = TypeVar("T")
 
@@ -42,8 +42,8 @@ _LARGE = 16 << 20
 """Bytes of records of a source that took so much memory that it is given back before the next source is read."""
 
 
-@dataclass(frozen=True)
-class _Report:
+@dataclass(eq=False, repr=False)
+class _Report(ValueClass):
     """One report: its records by source are in a store."""
 
     path: Path
@@ -57,7 +57,7 @@ class _Report:
     """Messages from nsys about the capture."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class ReadReport(_Report):
     """One report as it was read, with the times of its own clock."""
 
@@ -71,7 +71,7 @@ class ReadReport(_Report):
         return ReportRecords(**{**known, "results": results}, node=node, clock=clock)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class ReportRecords(_Report):
     """One report on its node and on the common clock.
 

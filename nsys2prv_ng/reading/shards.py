@@ -12,12 +12,12 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 from typing import get_origin
 
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.reading.kept_objects import OpenTypes, load_kept, make_damaged_error, write_kept
 from nsys2prv_ng.reading.read_reports import ReadReport, read_each, read_report
 from nsys2prv_ng.records.store import SHELF, FolderStore
@@ -31,6 +31,7 @@ from nsys2prv_ng.sources.registry import DERIVED, SOURCES, WITH_EVIDENCE
 from nsys2prv_ng.sources.shared.source import Result, Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.text.formatting import count_noun
+from nsys2prv_ng.value_class import ValueClass
 from nsys2prv_ng.version import __version__
 
 ENDING = ".shard"
@@ -40,8 +41,8 @@ _SAMPLES, _BLOCK = 64, 1 << 12
 """Number of blocks, and bytes of each, that identify a report."""
 
 
-@dataclass(frozen=True)
-class WhatToRead:
+@dataclass(eq=False, repr=False)
+class WhatToRead(ValueClass):
     """What is read from each report of a job."""
 
     sources: tuple[str, ...]
@@ -54,8 +55,8 @@ class WhatToRead:
         return tuple(source for source in SOURCES + DERIVED if source.name in self.sources)
 
 
-@dataclass(frozen=True)
-class Shard:
+@dataclass(eq=False, repr=False)
+class Shard(ValueClass):
     """A report that was read, and the options for reading it."""
 
     report: ReadReport

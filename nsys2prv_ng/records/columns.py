@@ -18,7 +18,7 @@ each of its two lines gives the other limit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -26,9 +26,9 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.records.sorting import changes_nothing, gather_offsets, gather_words, sort_by_time
 from nsys2prv_ng.runtime.jit import compiled, inlined
+from nsys2prv_ng.value_class import ValueClass
 
 ColumnTuple = tuple[IntArray, IntArray, Int32Array, Int8Array, IntArray, Int32Array, IntArray]
 """The columns of records in the order of their fields, as compiled functions take them."""
@@ -57,8 +57,8 @@ class Pair(NamedTuple):
     present: BoolArray | None = None
 
 
-@dataclass
-class Records:
+@dataclass(eq=False, repr=False)
+class Records(ValueClass):
     """Columns of n records and their m words. `first` is n + 1 offsets into the words."""
 
     time: IntArray

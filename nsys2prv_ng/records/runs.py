@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray, ReadOnlyInts
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Records, refuse_damaged, unpack_tie_class
 from nsys2prv_ng.records.sorting import changes_nothing, gather_offsets, gather_words, sort_by_time
 from nsys2prv_ng.records.store import Array, Slot, Store
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.value_class import ValueClass
 
 SAMPLED = 256
 """Each SAMPLED-th record also keeps its time in memory."""
@@ -64,8 +65,8 @@ class RunFacts(NamedTuple):
         return bool((self.place_first[known] <= self.place_last[known]).any())
 
 
-@dataclass
-class Run:
+@dataclass(eq=False, repr=False)
+class Run(ValueClass):
     """n > 0 stored records with m words, sorted by time and tie."""
 
     slot: Slot

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.text.formatting import format_number_ranges, parse_number_ranges
+from nsys2prv_ng.value_class import ValueClass
 
 RANGE, CALL, KERNEL, CLASS = NAMED = ("range", "call", "kernel", "class")
 """Targets that have a name, in which * and ? are wildcards."""
@@ -20,8 +21,8 @@ SYNTAX = (
 )
 
 
-@dataclass(frozen=True)
-class Change:
+@dataclass(eq=False, repr=False)
+class Change(ValueClass):
     """One change: a target takes `factor` times as long as it did.
 
     `name`: pattern of the names of ranges, calls, kernels or classes; for the network, WITHIN, BETWEEN or "".

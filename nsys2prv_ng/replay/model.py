@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +16,6 @@ from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, MEMORY
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.replay import columns
@@ -26,10 +26,11 @@ from nsys2prv_ng.replay.graph import Graph, build_graph
 from nsys2prv_ng.replay.ranges import HostRanges, RangeFinder, group_by_thread
 from nsys2prv_ng.replay.threads import Marks, limit_returns, list_marks, list_thread_edges
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True)
-class Model:
+@dataclass(eq=False, repr=False)
+class Model(ValueClass):
     """A job as a graph of dependencies. Nodes: starts and ends of its operations and calls (Numbers), and others."""
 
     job: Job

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.replay.changes import Change, read_changes
+from nsys2prv_ng.value_class import ValueClass
 
 WHAT_IF_VERSION = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class RankSaving:
+@dataclass(eq=False, repr=False, kw_only=True)
+class RankSaving(ValueClass):
     """How much shorter (ns) the steps of a rank become, on average."""
 
     rank: int | None
@@ -20,8 +20,8 @@ class RankSaving:
     saving_ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limit:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Limit(ValueClass):
     """What takes most of the time of the path that decides how long the steps are.
 
     `what`: host, GPU, launch, copies or network. `rank`: the rank it belongs to; None for the network.
@@ -33,8 +33,8 @@ class Limit:
     """Its part of the path, from 0 to 1."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scenario:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Scenario(ValueClass):
     """Changes, and what they would do together. Times are ns a step, on average over the steps that count."""
 
     changes: tuple[Change, ...] = field(metadata={"key": "change", "read": read_changes})
@@ -67,8 +67,8 @@ class Scenario:
         return {"change": self.change, **fields}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Slack:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Slack(ValueClass):
     """How much longer (ns a step) a range or class of kernels may take before the steps do; None if no limit is known.
 
     `own_ns`: what it takes now.
@@ -79,8 +79,8 @@ class Slack:
     slack_ns: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Replayed:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Replayed(ValueClass):
     """Which steps were replayed of a job that is too large to be replayed as a whole."""
 
     steps: tuple[int, int]
@@ -91,8 +91,8 @@ class Replayed:
     """Number of operations and calls of the whole job."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class WhatIfNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class WhatIfNumbers(ValueClass):
     """What changes would save. Times are ns a step, on average over the steps that count."""
 
     steps: int

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.errors import ReportError, TranslationError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.formats import find_format
 from nsys2prv_ng.report.table_reader import NULL, Among, TableReader
+from nsys2prv_ng.value_class import ValueClass
 
 __all__ = ["NULL", "Among", "Columns", "Database", "IntArray", "Table"]
 
@@ -33,8 +33,8 @@ _VERSIONED = re.compile(r"(\w+?)_V[0-9]{1,4}")
 """The name of a table with a version."""
 
 
-@dataclass(frozen=True)
-class Table:
+@dataclass(eq=False, repr=False)
+class Table(ValueClass):
     """The columns of a table that a source needs: required, optional, and by type."""
 
     name: str
@@ -49,8 +49,8 @@ class Table:
     """Columns of bytes, likewise. Text in them reads as its bytes."""
 
 
-@dataclass(frozen=True)
-class Columns:
+@dataclass(eq=False, repr=False)
+class Columns(ValueClass):
     """Columns of a table, each with `rows` values in the order of the rows.
 
     SQL's NULL is `NULL` in integers, null in strings and bytes, and NaN in floats.

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.text.formatting import count_noun
+from nsys2prv_ng.value_class import ValueClass
 
 if TYPE_CHECKING:  # what compares saved summaries needs no library
     from nsys2prv_ng.report.database import Database
@@ -42,8 +42,8 @@ _LOST = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Message:
+@dataclass(eq=False, repr=False)
+class Message(ValueClass):
     """Message in one line, and how many times it occurs."""
 
     severity: str
@@ -72,8 +72,8 @@ class Message:
         return self.reports_lost_data and (self.severity == ERROR or not _MAY.search(self.text))
 
 
-@dataclass(frozen=True)
-class Diagnostics:
+@dataclass(eq=False, repr=False)
+class Diagnostics(ValueClass):
     """Numbers of messages by severity, and the warnings and errors."""
 
     counts: dict[str, int] = field(default_factory=dict)

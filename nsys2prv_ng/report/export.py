@@ -14,13 +14,13 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import pyarrow as pa
 
 from nsys2prv_ng.errors import ReportError, TranslationError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.database import Database, load_reader, open_database
 from nsys2prv_ng.report.export_settings import CAPTURE, EXPORT_TABLES, is_normalised, names_vclock, read_export_settings
 from nsys2prv_ng.report.formats import EXPORT_FORMATS, PARQUET, SQLITE, TABLE_SUFFIXES, ExportFormat
@@ -35,6 +35,7 @@ from nsys2prv_ng.report.nsys import (
     read_export_help,
     wrote_incompletely,
 )
+from nsys2prv_ng.value_class import ValueClass
 
 # Options that make newer versions keep data that they drop by default, and the entry in the export's metadata that
 # records each option.
@@ -46,8 +47,8 @@ OnOutput = Callable[[bytes], object]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class _About:
+@dataclass(eq=False, repr=False)
+class _About(ValueClass):
     """The metadata of an export about itself, and the names of its tables."""
 
     values: dict[str, str]
@@ -107,8 +108,8 @@ def make_export(
     )
 
 
-@dataclass(frozen=True)
-class _Maker:
+@dataclass(eq=False, repr=False)
+class _Maker(ValueClass):
     """Maker of the export of one report."""
 
     report: Path

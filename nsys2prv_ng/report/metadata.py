@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import escape_unprintable
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.database import NULL, Among, Database
 from nsys2prv_ng.report.export_settings import (
     CAPTURE,
@@ -28,6 +27,7 @@ from nsys2prv_ng.report.export_settings import (
     read_time,
 )
 from nsys2prv_ng.report.nvtx_payload import PayloadLayout, read_payload_tables
+from nsys2prv_ng.value_class import ValueClass
 
 Keys = TypeVar("Keys", int, IntArray)
 
@@ -71,8 +71,8 @@ _NCCL_NAMES = ("nccl", "pt_nccl", "NCCL Progress", "NCCL Service")
 """Starts of names of functions and kernels, of PyTorch threads that watch communicators, and of NCCL threads."""
 
 
-@dataclass(frozen=True)
-class Gpu:
+@dataclass(eq=False, repr=False)
+class Gpu(ValueClass):
     """GPU of a host: its number in nsys, its name and its universally unique id (empty if unknown)."""
 
     number: int
@@ -88,8 +88,8 @@ class Launched(NamedTuple):
     variable: str
 
 
-@dataclass
-class Metadata:
+@dataclass(eq=False, repr=False)
+class Metadata(ValueClass):
     """Metadata of a report. Times are ns; `utc_of_zero` is the UTC of timestamp 0."""
 
     schema_version: str

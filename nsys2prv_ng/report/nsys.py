@@ -14,10 +14,11 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from nsys2prv_ng.errors import ReportError, TranslationError
-from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.value_class import ValueClass
 
 # Where installers put nsys. CUDA, the HPC SDK and Nsight Compute each include an nsys.
 INSTALL_FOLDERS = (
@@ -40,8 +41,8 @@ _VERSION_TIMEOUT = 120
 """Seconds that `nsys --version` may take: the first start is slow on the file system of a cluster."""
 
 
-@dataclass(frozen=True)
-class Nsys:
+@dataclass(eq=False, repr=False)
+class Nsys(ValueClass):
     """An nsys that runs on this machine. `version` is the full version, such as 2024.2.3.38."""
 
     path: Path
@@ -89,10 +90,7 @@ class Children:
                 _kill(process)
 
     def run(
-        self,
-        command: list[str],
-        timeout: float | None = None,
-        on_output: Callable[[bytes], object] = lambda _: None,
+        self, command: list[str], timeout: float | None = None, on_output: Callable[[bytes], object] = lambda _: None
     ) -> tuple[int, str]:
         """Run a command; return its exit code (-N for signal N, also after `timeout` seconds) and all of its output.
 
@@ -198,7 +196,7 @@ _REMEDIES = (
 """Patterns of nsys output, and their remedies. The first match counts."""
 
 _SIGNAL_REMEDIES = {
-    int(signal.SIGXFSZ): "a file of the export is larger than the limit of this shell allows: see `ulimit -f`",
+    int(signal.SIGXFSZ): "a file of the export is larger than the limit of this shell allows: see `ulimit -f`"
 }
 _INCOMPLETE = re.compile(r"^[^\w\n]*Error writing", re.IGNORECASE | re.MULTILINE)
 _ERROR = re.compile(r"^Exportation error: *", re.IGNORECASE)

@@ -31,10 +31,7 @@ from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 
 SCHEMAS = Table("NVTX_PAYLOAD_SCHEMAS", ("domainId", "schemaId"), {"alignTo": 0})
 ENTRIES = Table(
-    "NVTX_PAYLOAD_SCHEMA_ENTRIES",
-    ("domainId", "schemaId", "idx", "type"),
-    {"flags": 0, "offset": 0},
-    text=("name",),
+    "NVTX_PAYLOAD_SCHEMA_ENTRIES", ("domainId", "schemaId", "idx", "type"), {"flags": 0, "offset": 0}, text=("name",)
 )
 ENUMS = Table("NVTX_PAYLOAD_ENUMS", ("domainId", "schemaId"), {"size": 4})
 ENUM_ENTRIES = Table("NVTX_PAYLOAD_ENUM_ENTRIES", ("domainId", "schemaId"), {"value": 0}, text=("name",))

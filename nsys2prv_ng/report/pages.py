@@ -18,6 +18,7 @@ import os
 import sqlite3
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from io import FileIO
 from itertools import pairwise
 from pathlib import Path
@@ -27,10 +28,10 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report import page_kernels
 from nsys2prv_ng.report.page_kernels import INTERIOR, LEAF, NOT_READ, SLACK
 from nsys2prv_ng.report.table_reader import NULL
+from nsys2prv_ng.value_class import ValueClass
 
 T = TypeVar("T")
 _State = tuple[int, int, int, int]
@@ -137,8 +138,8 @@ def _get_state(status: os.stat_result) -> _State:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-@dataclass(frozen=True)
-class _Request:
+@dataclass(eq=False, repr=False)
+class _Request(ValueClass):
     """Columns that a caller asks for, in the order in which the table stores them."""
 
     root: int
@@ -200,8 +201,8 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-@dataclass(frozen=True)
-class _File:
+@dataclass(eq=False, repr=False)
+class _File(ValueClass):
     """Open database file, and facts from its header (1.3 of the format)."""
 
     raw: FileIO

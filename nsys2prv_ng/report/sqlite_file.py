@@ -21,12 +21,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report.formats import FOLDER_FORMATS, PARQUET, SQLITE
 from nsys2prv_ng.report.pages import SMALL, PageReader, quote
-from nsys2prv_ng.report.table_reader import (
-    NULL,
-    Among,
-    make_damage_error,
-    make_unreadable_error,
-)
+from nsys2prv_ng.report.table_reader import NULL, Among, make_damage_error, make_unreadable_error
 
 _TRACE_START = b"#Paraver"
 _TABLE_STARTS = tuple(start for format in FOLDER_FORMATS for start in format.first_bytes)

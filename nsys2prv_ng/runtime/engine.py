@@ -5,13 +5,13 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing import current_process
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.runtime.parallel import Work, run_beside, run_in_processes, run_in_threads
+from nsys2prv_ng.value_class import ValueClass
 
 Item = TypeVar("Item")
 T = TypeVar("T")
@@ -55,8 +55,8 @@ _FEWEST_FOR_PROCESSES = 16
 """Fewest pieces for each process: a process starts within 0.1 s, and loads the compiled functions that it calls."""
 
 
-@dataclass(frozen=True)
-class LocalEngine:
+@dataclass(eq=False, repr=False)
+class LocalEngine(ValueClass):
     """Threads of this process, or processes to sum up many pieces, and for a piece beside others.
 
     Small reports are summed up mostly in Python, where threads would wait for the GIL.
@@ -69,7 +69,7 @@ class LocalEngine:
     """Cores to use; 0 for as many as there are workers, which may be fewer, for lack of reports or memory."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cores", self.cores or self.workers)
+        self.cores = self.cores or self.workers
 
     def map(self, do: Callable[[Item], T], items: Iterable[Item]) -> Iterator[T]:
         return run_in_threads(do, items, self.workers)

@@ -7,10 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.value_class import ValueClass
 
 _TO_READ = 8
 """Bytes of memory needed to read one byte of an export: 2 to 3 if most are numbers, more for texts."""
@@ -109,8 +109,8 @@ def list_control_group_limits(
     return files
 
 
-@dataclass(frozen=True)
-class Resources:
+@dataclass(eq=False, repr=False)
+class Resources(ValueClass):
     """Limits of a job: reports to read and blocks to format at once, bytes of memory, a folder to spill to."""
 
     jobs: int = field(default_factory=count_usable_cores)

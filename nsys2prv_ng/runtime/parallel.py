@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, NoReturn, TypeVar, cast
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.runtime.limits import KEPT_BY_WORKER, keep_freed_memory
+from nsys2prv_ng.value_class import ValueClass
 
 Item = TypeVar("Item")
 T = TypeVar("T")
@@ -34,8 +35,8 @@ class _TracebackError(Exception):
     """Text of a traceback in another process."""
 
 
-@dataclass(frozen=True)
-class Failure:
+@dataclass(eq=False, repr=False)
+class Failure(ValueClass):
     """Error of a piece of work, in a form that can be sent to another process."""
 
     error: Exception
@@ -47,8 +48,8 @@ class Failure:
         raise self.error from (_TracebackError(self.where) if self.where else None)
 
 
-@dataclass(frozen=True)
-class Work(Generic[T]):
+@dataclass(eq=False, repr=False)
+class Work(ValueClass, Generic[T]):
     """`count` pieces of work. `do(i, tick)` does piece i and calls `tick(n)` when n more of its steps are done."""
 
     count: int
@@ -227,11 +228,7 @@ def _make_end_error(process: BaseProcess) -> TranslationError:
 
 
 def _serve(
-    number: int,
-    work: Work[Any],
-    pipe: Connection,
-    not_ours: Iterable[Connection],
-    started: Callable[[int], None],
+    number: int, work: Work[Any], pipe: Connection, not_ours: Iterable[Connection], started: Callable[[int], None]
 ) -> None:
     """Do pieces of work until this process is ended, or its parent is gone."""
     # The parent process gets the signals, and ends this one.

@@ -14,14 +14,15 @@ Words and bursts whose places are uneven are no delimiters: the median distance 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.steps.work import LaunchedWork
+from nsys2prv_ng.value_class import ValueClass
 
 _LONGEST_WORD = 64
 """Longest word (names): a longer one would help only if all shorter ones came several times in each step."""
@@ -52,8 +53,8 @@ class Delimiter(NamedTuple):
     first: IntArray
 
 
-@dataclass(frozen=True)
-class Words:
+@dataclass(eq=False, repr=False)
+class Words(ValueClass):
     """m words that occur several times: of each, its columns of (m,); and the places of all, one after the other."""
 
     checksum: IntArray

@@ -10,13 +10,12 @@ import json
 import math
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, asdict, field, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from html import escape
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
 from nsys2prv_ng.runtime.files import write_atomically
@@ -34,10 +33,11 @@ from nsys2prv_ng.summary.verdict import Verdict
 from nsys2prv_ng.summary.waits.numbers import MpiNumbers, NcclNumbers, WaitNumbers
 from nsys2prv_ng.text.formatting import count_nouns, format_time, format_utc
 from nsys2prv_ng.text.names import clean_name
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobFacts:
+@dataclass(eq=False, repr=False, kw_only=True)
+class JobFacts(ValueClass):
     """What the reports of a job are and contain. All but `graphs` describe all reports, whatever the user chose."""
 
     nsys_versions: list[str]
@@ -64,8 +64,8 @@ _SHOWN = 40
 """Most characters of a wrong version that an error shows."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CallNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class CallNumbers(ValueClass):
     """CUDA API or OS runtime calls of one name, over all ranks. Calls within other calls, MPI's included, are omitted.
 
     OS runtime calls shorter than the limit for the translation (`osrt_min`) are not read.
@@ -80,8 +80,8 @@ class CallNumbers:
     """The part of `total_ns` on main threads. Threads of libraries wait in OS runtime calls while they are idle."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class StartUp:
+@dataclass(eq=False, repr=False, kw_only=True)
+class StartUp(ValueClass):
     """The time before the steps that numbers cover, and after them (ns)."""
 
     before_ns: int
@@ -92,8 +92,8 @@ class StartUp:
     after_ns: int
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class JobSummary:
+@dataclass(eq=False, repr=False, kw_only=True)
+class JobSummary(ValueClass):
     """The summary of a job, as `summarize` returns it and `nsys2prv-ng summary` prints it."""
 
     reports: int

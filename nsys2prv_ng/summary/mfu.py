@@ -10,15 +10,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.sources.cuda.kernel_classes import find_number_types
 from nsys2prv_ng.summary.gpus.numbers import GpuNumbers
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.numbers import MfuNumbers
 from nsys2prv_ng.text.formatting import count_noun, format_flops, format_percent, join_first
 from nsys2prv_ng.text.names import quote_name
+from nsys2prv_ng.value_class import ValueClass
 
 _MOST_NAMES = 3
 _NO_FLOPS = "no NVTX range shows shapes: give the FLOPs of a step (flops_per_step)"
@@ -98,8 +98,8 @@ def _rate(numbers: MfuNumbers) -> MfuNumbers:
     return replace(numbers, refused=f"{format_percent(mfu, 1)} of the peak is impossible: check {causes}")
 
 
-@dataclass(frozen=True)
-class Peaks:
+@dataclass(eq=False, repr=False)
+class Peaks(ValueClass):
     """Peaks (TFLOP/s) of a GPU model by number type, and the document that publishes them."""
 
     names: str

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Place(ValueClass):
     """Something that takes time: an NVTX range, a call, a kernel class, an NCCL function, a rank or a step."""
 
     kind: str
@@ -19,16 +19,16 @@ class Place:
     """Time in it, over all ranks; None if the place has no time of its own."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gain:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Gain(ValueClass):
     """A change, as a what-if analysis spells it, and what it saves a step (ns)."""
 
     change: str
     saving_ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class StragglerReason:
+@dataclass(eq=False, repr=False, kw_only=True)
+class StragglerReason(ValueClass):
     """What a straggler did while others waited, and how long they waited for that (ns, over all of them)."""
 
     range: str
@@ -36,8 +36,8 @@ class StragglerReason:
     ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Straggler:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Straggler(ValueClass):
     """A rank for which others waited for more than 2 % of the time of all ranks."""
 
     rank: int | None
@@ -48,8 +48,8 @@ class Straggler:
     reasons: list[StragglerReason]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Statement:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Statement(ValueClass):
     """A labelled line of the answer, and the parts of the JSON with its numbers."""
 
     label: str
@@ -58,8 +58,8 @@ class Statement:
     """Keys of the JSON of a summary, such as "efficiency", or "waits.links" for a key within another."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Verdict(ValueClass):
     """What limits a job. The classes are in summary/answer/bottlenecks.py, and docs/reference/bottlenecks.md."""
 
     bottleneck: str

@@ -7,16 +7,17 @@ and has a shade on a page. `str` of a cell is its text. A plain `str` as a cell 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.text.formatting import format_bytes, format_difference, format_flops, format_percent, format_time
+from nsys2prv_ng.value_class import ValueClass
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Name:
+@dataclass(eq=False, repr=False)
+class Name(ValueClass):
     """A name from a report, which each output cleans or escapes."""
 
     text: str
@@ -25,8 +26,8 @@ class Name:
         return self.text
 
 
-@dataclass(frozen=True)
-class Number:
+@dataclass(eq=False, repr=False)
+class Number(ValueClass):
     """A number, which a class writes in its unit; None if it is not known."""
 
     number: float | None
@@ -95,8 +96,8 @@ class Count(Number):
         return f"{number:,}"
 
 
-@dataclass(frozen=True)
-class Share:
+@dataclass(eq=False, repr=False)
+class Share(ValueClass):
     """A part of a whole."""
 
     part: float
@@ -106,7 +107,7 @@ class Share:
         return format_percent(self.part, self.whole)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Portion(Share):
     """A part of a time (ns): the terminal prints the part, and its share on the line below."""
 
@@ -123,8 +124,8 @@ class Rate(Number):
         return f"{format_bytes(number)}/s"
 
 
-@dataclass(frozen=True)
-class Score:
+@dataclass(eq=False, repr=False)
+class Score(ValueClass):
     """An efficiency: 1 is ideal, None does not apply. The page shades it."""
 
     value: float | None
@@ -133,8 +134,8 @@ class Score:
         return "" if self.value is None else format_percent(self.value, 1)
 
 
-@dataclass(frozen=True)
-class Term:
+@dataclass(eq=False, repr=False)
+class Term(ValueClass):
     """A term at a depth of a tree, with its definition, which pages show on demand."""
 
     text: str
@@ -145,8 +146,8 @@ class Term:
         return "  " * self.depth + self.text
 
 
-@dataclass(frozen=True)
-class BarPart:
+@dataclass(eq=False, repr=False)
+class BarPart(ValueClass):
     """A part of a bar: its label, the key of its colour (html/colours.py), and its size."""
 
     text: str
@@ -161,16 +162,16 @@ class Drawing:
         return ""
 
 
-@dataclass(frozen=True)
-class Bar(Drawing):
+@dataclass(eq=False, repr=False)
+class Bar(ValueClass, Drawing):
     """A bar of parts, one after the other; an amount of `whole` fills the cell."""
 
     parts: Sequence[BarPart]
     whole: float
 
 
-@dataclass(frozen=True)
-class Interval(Drawing):
+@dataclass(eq=False, repr=False)
+class Interval(ValueClass, Drawing):
     """A bar from one value to another on an axis from `low` to `high`."""
 
     begin: float
@@ -181,8 +182,8 @@ class Interval(Drawing):
     text: str
 
 
-@dataclass(frozen=True)
-class Histogram(Drawing):
+@dataclass(eq=False, repr=False)
+class Histogram(ValueClass, Drawing):
     """Counts in bins of durations, with n + 1 edges (ns)."""
 
     counts: Sequence[int]
@@ -192,8 +193,8 @@ class Histogram(Drawing):
 Cell = str | Name | Number | Share | Score | Term | Drawing
 
 
-@dataclass(frozen=True)
-class Column:
+@dataclass(eq=False, repr=False)
+class Column(ValueClass):
     """A column and its title.
 
     `over`: a title over several columns side by side. `wide`: only pages have room for the column. `optional`: the
@@ -208,8 +209,8 @@ class Column:
     minor: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Grid:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Grid(ValueClass):
     """A table with all its rows; each output shows some rows and counts the others.
 
     The first `names` columns are text, the others numbers. `footer`: rows that are always shown, such as a sum.

@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import time
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.job.open_job import open_job
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.output import TraceOutput
 from nsys2prv_ng.reading.kept_objects import OpenTypes, load_kept, make_damaged_error, write_kept
 from nsys2prv_ng.records.store import SHELVES_OF_TRACES, FolderStore
@@ -36,13 +35,14 @@ from nsys2prv_ng.translation.write_trace import (
     write_part,
     write_texts,
 )
+from nsys2prv_ng.value_class import ValueClass
 
 _PLAN = "trace.plan"
 _OPEN_TYPES = OpenTypes(names={"JobSummary": JobSummary})
 
 
-@dataclass(frozen=True)
-class KeptPlan:
+@dataclass(eq=False, repr=False)
+class KeptPlan(ValueClass):
     """The plan of a trace and its division into parts."""
 
     planned: TracePlan

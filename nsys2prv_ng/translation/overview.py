@@ -8,7 +8,7 @@ dropped.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.job.open_job import Job, store_derived
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.labels import Labels, Numbering
 from nsys2prv_ng.records.runs import Run, load_records
 from nsys2prv_ng.sources.shared.reasons import (
@@ -36,6 +35,7 @@ from nsys2prv_ng.translation.overview_states import LineSizes, make_coarse_state
 from nsys2prv_ng.translation.path_and_steps import STEPS, list_steps, store_steps
 from nsys2prv_ng.translation.result import OverviewFacts, SourceAccount
 from nsys2prv_ng.translation.wait_records import GPUS, WAITS, make_waiting, select_shown
+from nsys2prv_ng.value_class import ValueClass
 
 NAME = "overview"
 """Name in the account of the counters and of GPU activity."""
@@ -43,8 +43,8 @@ _STEP_DIGITS = 10
 """Maximum number of digits in the value of a step."""
 
 
-@dataclass(frozen=True)
-class Overview:
+@dataclass(eq=False, repr=False)
+class Overview(ValueClass):
     """The records of an overview, and an account of what it omits."""
 
     runs: list[Run]

@@ -11,6 +11,7 @@ lines fit. Finally as many rows as fit become exact, rows with few states first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -21,13 +22,13 @@ from nsys2prv_ng.intervals.bins import coarsen
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.intervals.step_functions import measure_durations
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.encode import encode
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, Records, make_events, make_states
 from nsys2prv_ng.records.runs import Run, load_records, store_records
 from nsys2prv_ng.translation.wait_records import GPUS
+from nsys2prv_ng.value_class import ValueClass
 
 MOST_BYTES = 100_000_000
 """Maximum size of the .prv of an overview (bytes)."""
@@ -39,8 +40,8 @@ _TYPE_DIGITS = 8
 """Number of digits of an event type."""
 
 
-@dataclass(frozen=True)
-class LineSizes:
+@dataclass(eq=False, repr=False)
+class LineSizes(ValueClass):
     """Upper limits of the line lengths of a trace (bytes), from the digits of its objects and times."""
 
     place: int

@@ -7,7 +7,7 @@ nothing else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nsys2prv_ng.analysis.path.critical_path import check_size, find_critical_path, load_path_lanes
@@ -15,7 +15,6 @@ from nsys2prv_ng.analysis.waits.clocks import check_clocks
 from nsys2prv_ng.analysis.waits.late_reasons import find_reasons
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.labels import Labels, Numbering, format_pcf, read_kept_labels
 from nsys2prv_ng.paraver.load_cost import measure_load, warn_of_load
 from nsys2prv_ng.paraver.model import Communicator, format_prv_header, format_row
@@ -33,9 +32,10 @@ from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TraceFac
 from nsys2prv_ng.translation.slices import Slices, cut_into_slices
 from nsys2prv_ng.translation.states import make_state_records
 from nsys2prv_ng.translation.wait_records import derive_waits
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class TranslationPlan(ReadOptions):
     """What a translation reads, writes and replaces."""
 
@@ -57,8 +57,8 @@ class TranslationPlan(ReadOptions):
     """Write a trace of limited size that shows where to look, instead of all events."""
 
 
-@dataclass(frozen=True)
-class TracePlan:
+@dataclass(eq=False, repr=False)
+class TracePlan(ValueClass):
     """A trace that is ready to be written: its texts, its slices and its account."""
 
     header: str

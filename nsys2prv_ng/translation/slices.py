@@ -6,18 +6,19 @@ The limits of the slices follow from the records alone, so a trace has the same 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.encode import RowNumbers, encode
 from nsys2prv_ng.paraver.output import compress
 from nsys2prv_ng.records.gather import PlacedRun, RunGroup, gather_records, group_runs
 from nsys2prv_ng.records.runs import SAMPLED
 from nsys2prv_ng.records.sorting import sort_by_time
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.value_class import ValueClass
 
 _FEWEST, _MOST, _PER_RUN = 1 << 16, 1 << 20, 64
 """Records of a slice: a number per run, because each run costs time in each slice; the limits bound the memory."""
@@ -36,8 +37,8 @@ class Text(NamedTuple):
     """Consecutive pieces of the file."""
 
 
-@dataclass(frozen=True)
-class Slices:
+@dataclass(eq=False, repr=False)
+class Slices(ValueClass):
     """The k slices of a trace, and the records that their lines are made of.
 
     Records with equal time and tie keep the order of the runs.

@@ -77,7 +77,4 @@ def test_each_message_of_nsys_lasts_until_the_next(tmp_path: Path) -> None:
     assert {trace.names["THREAD"][row] for row in shown["object"]} == {"node"}
     assert [
         (b, e, trace.values[66900000][v]) for b, e, v in shown[["begin", "end", "value"]].itertuples(index=False)
-    ] == [
-        (25, 75, "error: x"),
-        (75, 100, "warning: x"),
-    ]
+    ] == [(25, 75, "error: x"), (75, 100, "warning: x")]

@@ -78,11 +78,7 @@ class Made:
 def made(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
     """Return small traces. The first two are of steps of jobs with NCCL and with MPI, the third has no CUDA graph."""
     folder = tmp_path_factory.mktemp("recorded")
-    chosen = {
-        "mpi-4": {"steps": "4"},
-        "ddp-2x2": {"steps": "4"},
-        "single-graph": {},
-    }
+    chosen = {"mpi-4": {"steps": "4"}, "ddp-2x2": {"steps": "4"}, "single-graph": {}}
     for name, choice in chosen.items():
         reports = sorted(SAMPLES.glob(f"{name}*.sqlite"))
         translate(reports, folder / f"{name}.prv", **choice)

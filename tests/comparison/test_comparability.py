@@ -129,7 +129,7 @@ def test_other_graphs() -> None:
             WARNING,
             "CUDA graphs traced: by node (a) vs as a whole (b)",
             {"activity", "kernels", "nccl", "collectives", "waits"},
-        ),
+        )
     ]
     assert found(nodes, whole) == expected
     assert found(nodes, with_facts()) == []  # a run without graphs

@@ -37,12 +37,7 @@ pytestmark = pytest.mark.slow
 CUDA_CALL, MEMORY, KERNEL, NCCL = 63000000, 63000001, 63000006, 63000007
 COPIES_AND_SETS = ("3", "4", "5", "6")
 SOURCES = ["cuda_api", "kernels", "memory_operations"]
-CFGS = {
-    CUDA_CALL: "cuda_calls_host",
-    MEMORY: "memcpy_streams",
-    KERNEL: "kernels_streams",
-    NCCL: "nccl_streams",
-}
+CFGS = {CUDA_CALL: "cuda_calls_host", MEMORY: "memcpy_streams", KERNEL: "kernels_streams", NCCL: "nccl_streams"}
 SETS = {
     "samples/ddp-2x2": [f"samples/ddp-2x2.rank{rank}.sqlite" for rank in range(4)],
     "samples/mpi-4": [f"samples/mpi-4.rank{rank}.sqlite" for rank in range(4)],

@@ -131,9 +131,5 @@ def test_metrics_of_nodes() -> None:
         families.make_node_metric("network_metrics", "IB: Bytes sent", "bytes/ms"),
         families.make_node_metric("plugin_metrics", "Plugin: load", real=True),
     )
-    assert number_types(*metrics) == {
-        "Cycles": 66600017,
-        "IB: Bytes sent [bytes/ms]": 9712062,
-        "Plugin: load": 9827393,
-    }
+    assert number_types(*metrics) == {"Cycles": 66600017, "IB: Bytes sent [bytes/ms]": 9712062, "Plugin: load": 9827393}
     assert [metric.precision for metric in metrics] == [0, 0, 6]

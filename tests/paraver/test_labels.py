@@ -102,13 +102,7 @@ def test_numbers_and_labels_of_types_are_unique():
 
 @pytest.mark.parametrize(
     ("label", "expected"),
-    [
-        ("a\nb\t c", "a b c"),
-        ("\x00\x1b[1m", "[1m"),
-        ("", "(unnamed)"),
-        (" \n", "(unnamed)"),
-        ("é·漢", "é·漢"),
-    ],
+    [("a\nb\t c", "a b c"), ("\x00\x1b[1m", "[1m"), ("", "(unnamed)"), (" \n", "(unnamed)"), ("é·漢", "é·漢")],
 )
 def test_labels_are_one_line(label, expected):
     assert to_one_line(label) == expected

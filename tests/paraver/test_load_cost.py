@@ -10,14 +10,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.options.kinds import parse_window
-from nsys2prv_ng.paraver.load_cost import (
-    DETAILS,
-    LoadCost,
-    find_remedies,
-    format_memory,
-    format_seconds,
-    warn_of_load,
-)
+from nsys2prv_ng.paraver.load_cost import DETAILS, LoadCost, find_remedies, format_memory, format_seconds, warn_of_load
 from nsys2prv_ng.translation.result import TranslationResult
 from nsys2prv_ng.translation.translate import translate
 from tests.cfgs.test_generated import CFGS

@@ -142,11 +142,7 @@ def test_ids_of_names_that_are_no_integers(tmp_path, value):
 
 @pytest.mark.parametrize(
     ("rows", "utc"),
-    [
-        ([], UTC),
-        ([("EXPORT_PARAM_TIME_NORMALIZE", "false")], UTC),
-        ([("EXPORT_PARAM_TIME_NORMALIZE", "true")], 0),
-    ],
+    [([], UTC), ([("EXPORT_PARAM_TIME_NORMALIZE", "false")], UTC), ([("EXPORT_PARAM_TIME_NORMALIZE", "true")], 0)],
 )
 def test_normalised_exports_are_not_shifted_twice(tmp_path, rows, utc):
     tables = {"META_DATA_EXPORT": (("name", "value"), [("EXPORT_SCHEMA_VERSION", "3.20.3"), *rows])}

@@ -116,12 +116,7 @@ def test_damaged_files(tmp_path, bases, name, checked_kernels):
     sound, columns = bases[name]
 
     # The assertion below is about what is drawn, which must not change from run to run.
-    @settings(
-        max_examples=examples(EXAMPLES),
-        deadline=None,
-        derandomize=True,
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(max_examples=examples(EXAMPLES), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(changes=st.lists(CHANGES, min_size=1, max_size=3))
     def check(changes):
         content = bytearray(sound)

@@ -149,10 +149,7 @@ def test_a_worker_that_is_killed(scheduler, tmp_path):
 @pytest.mark.all_sets
 def test_a_piece_that_kills_every_worker(cluster, scheduler, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster.scheduler, "allowed_failures", 1)  # instead of 3
-    with (
-        pytest.raises(TranslationError, match="lack of memory"),
-        DaskEngine(scheduler, tmp_path / "parts") as engine,
-    ):
+    with pytest.raises(TranslationError, match="lack of memory"), DaskEngine(scheduler, tmp_path / "parts") as engine:
         list(engine.map(lambda _: os.kill(os.getpid(), signal.SIGKILL), [0]))
 
 

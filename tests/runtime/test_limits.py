@@ -10,12 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.runtime.limits import (
-    Resources,
-    count_usable_cores,
-    get_default_memory,
-    list_control_group_limits,
-)
+from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory, list_control_group_limits
 
 
 def test_cores_are_those_of_the_step():

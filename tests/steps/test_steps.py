@@ -267,8 +267,7 @@ def test_ranges_of_start_and_end(find: Find) -> None:
 
 
 @pytest.mark.parametrize(
-    ("open_ranks", "expected"),
-    [((0, 1), [0, 1, 2, 3]), ((0,), [0, 1, 2, 3]), ((), [0, 1, 2, 3, 4])],
+    ("open_ranks", "expected"), [((0, 1), [0, 1, 2, 3]), ((0,), [0, 1, 2, 3]), ((), [0, 1, 2, 3, 4])]
 )
 def test_the_capture_ends_within_a_step(find: Find, open_ranks: Sequence[int], expected: Sequence[int]) -> None:
     """A range without an end is no step, nor is one that only the other rank ended."""

@@ -41,8 +41,7 @@ def count_operations(reports: list[Report], truth: StepTruth) -> tuple[Counter[s
 
 
 @pytest.mark.parametrize(
-    "paths",
-    select("gpu/ddp-2x2", "samples/mpi-4", "gpu/oneproc-4gpu", "exercises/ex1a-fast", "exercises/tpgraph-1x4"),
+    "paths", select("gpu/ddp-2x2", "samples/mpi-4", "gpu/oneproc-4gpu", "exercises/ex1a-fast", "exercises/tpgraph-1x4")
 )
 def test_operations_count_in_the_step_that_launched_them(paths: list[Path]) -> None:
     paths = [unpack(path) for path in paths]

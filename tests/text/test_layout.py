@@ -14,29 +14,9 @@ GRID = Grid(caption="Numbers", columns=COLUMNS, rows=[[Name("x"), Count(1), Coun
 @pytest.mark.parametrize(
     ("width", "lines"),
     [
-        (
-            39,
-            [
-                "a name  last arrival  first  the second",
-                "x                  1     20         300",
-            ],
-        ),
-        (
-            38,
-            [
-                "           last            the",
-                "a name  arrival  first  second",
-                "x             1     20     300",
-            ],
-        ),
-        (
-            27,
-            [
-                "          last          the",
-                "a name arrival first second",
-                "x            1    20    300",
-            ],
-        ),
+        (39, ["a name  last arrival  first  the second", "x                  1     20         300"]),
+        (38, ["           last            the", "a name  arrival  first  second", "x             1     20     300"]),
+        (27, ["          last          the", "a name arrival first second", "x            1    20    300"]),
         (
             26,
             [

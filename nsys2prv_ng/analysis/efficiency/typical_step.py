@@ -7,6 +7,7 @@ steps then stand for them: those nearest to the medians of the longer and of the
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,11 +18,11 @@ from nsys2prv_ng.intervals.bins import make_edges, sum_states
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.reading.nvtx_ranges import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.reading.opened_events import ABSENT
 from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.text.formatting import shorten_range_name
+from nsys2prv_ng.value_class import ValueClass
 
 MOST_CELLS = 1_000_000
 """Maximum number of cells (rows x bins) of a picture; each is a byte."""
@@ -110,8 +111,8 @@ class LongestStates:
 # ---- ranges ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
-class RangeBar:
+@dataclass(eq=False, repr=False, kw_only=True)
+class RangeBar(ValueClass):
     """An NVTX push/pop range, cut to a step; depth 0 is the outermost. Times (ns) count from the job's `zero`."""
 
     depth: int
@@ -120,8 +121,8 @@ class RangeBar:
     name: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class RangesOfTask:
+@dataclass(eq=False, repr=False, kw_only=True)
+class RangesOfTask(ValueClass):
     """The ranges of a task in a step, ordered by start and depth."""
 
     label: str

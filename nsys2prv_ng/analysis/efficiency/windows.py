@@ -8,6 +8,7 @@ windows of it. Only steps and ranges count that no limit of a chosen time cuts.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,12 +23,12 @@ from nsys2prv_ng.intervals.windows import cut_to_windows, unite_windows
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.placement import measure_gpu_time
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.reading.nvtx_ranges import RangeKey, load_repeated_ranges
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.steps.steps import Steps
+from nsys2prv_ng.value_class import ValueClass
 
 MOST_STEPS = 5_000
 """Most steps that are measured one by one (the first ones): a loop of two kernels may have millions."""
@@ -53,8 +54,8 @@ class RangeWindows(NamedTuple):
 # ---- all windows -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class WindowPlan:
+@dataclass(eq=False, repr=False)
+class WindowPlan(ValueClass):
     """The windows of a job that do not depend on ranges (ns, on the common clock)."""
 
     whole: list[tuple[int, int]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -16,7 +16,6 @@ from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE, MEM
 from nsys2prv_ng.intervals.step_functions import StepFunction, find_peaks, measure_durations, sum_parts
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Device, Stream
 from nsys2prv_ng.objects.tree import make_gpu_key
 from nsys2prv_ng.paraver import event_types as types
@@ -25,10 +24,11 @@ from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.records.runs import Run, load_records
 from nsys2prv_ng.report.metadata import Gpu
 from nsys2prv_ng.sources.cuda import cuda_memory
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass
-class DeviceRow:
+@dataclass(eq=False, repr=False)
+class DeviceRow(ValueClass):
     """A GPU of the trace: its node, the GPU, and the tasks that ran operations on it."""
 
     node: str
@@ -40,8 +40,8 @@ class DeviceRow:
         return sorted({rank for task in self.tasks if (rank := rank_of_task[task]) is not None})
 
 
-@dataclass(frozen=True)
-class Devices:
+@dataclass(eq=False, repr=False)
+class Devices(ValueClass):
     """The GPUs of a job by row, and for each report the row of each place's GPU (-1: no GPU)."""
 
     rows: dict[int, DeviceRow]

@@ -9,6 +9,7 @@ several reports sampled a GPU, the samples of a report that started later count 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,6 @@ from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.dropping import MOST_PERIODS, add_to_series, measure_period
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.tree import group_by_shared_rows
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
@@ -32,10 +32,11 @@ from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.shared.reasons import UNCHANGED
 from nsys2prv_ng.text.names import match_patterns
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True)
-class CoveredValues:
+@dataclass(eq=False, repr=False)
+class CoveredValues(ValueClass):
     """Values in a part of the time: sum of value x ns for which it is in force, the ns, and the number of values."""
 
     weighted: float = 0.0
@@ -55,8 +56,8 @@ class CoveredValues:
 NO_VALUES = CoveredValues()
 
 
-@dataclass(frozen=True)
-class MetricSums:
+@dataclass(eq=False, repr=False)
+class MetricSums(ValueClass):
     """Values of a metric on a row's GPU (in the trace), in the unit of `event_type`, and how long they are in force."""
 
     row: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -28,17 +29,17 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray, IntTable
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, WHOLE_GRAPH
 from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.reading.device_operations import number_streams
 from nsys2prv_ng.reading.opened_events import Names, load_opened_events
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True)
-class Lanes:
+@dataclass(eq=False, repr=False)
+class Lanes(ValueClass):
     """Operations, calls and threads of a job, with their rows (of the whole tree) and names.
 
     The columns of operations and calls are rows of the tables that the walk reads, so that memory has them once.

@@ -24,6 +24,7 @@ attributed twice.)
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -43,12 +44,12 @@ from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, list_rows, mark_duplicates, sort_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.event_types import LATE_CALL, LATE_DEPENDENCY, LATE_DEVICE, LATE_LAUNCH, LATE_UNKNOWN
 from nsys2prv_ng.reading.device_operations import load_device_operations, load_launches
 from nsys2prv_ng.reading.opened_events import Names, load_opened_events
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.value_class import ValueClass
 
 NEEDED = (source_names.LAUNCH_LINES, source_names.CUDA_API)
 """Sources that every reason depends on."""
@@ -207,8 +208,8 @@ def _sum_costs(answers: _Answers, waited: IntArray, task: IntArray) -> Table:
 # ---- one report ------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class _ReportReasons:
+@dataclass(eq=False, repr=False)
+class _ReportReasons(ValueClass):
     """Finds the answers for the kernels and calls of one report."""
 
     report: ReportRecords

@@ -8,10 +8,10 @@ checker is stricter on purpose.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.checker.cfg_check_windows import check_window, get_effective_level, get_model, list_parents
 from nsys2prv_ng.paraver.checker.cfg_lists import LABELLED
 from nsys2prv_ng.paraver.checker.cfg_names import EVENT, FILTERS, STATISTICS, WINDOW_LEVELS
@@ -20,10 +20,11 @@ from nsys2prv_ng.paraver.read.label_files import ParaverConfig
 from nsys2prv_ng.paraver.read.problems import Findings, Problem, sort_by_line
 from nsys2prv_ng.paraver.read.prv_reader import TraceHeader
 from nsys2prv_ng.text.formatting import join_first
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True)
-class CfgCheckResult:
+@dataclass(eq=False, repr=False)
+class CfgCheckResult(ValueClass):
     """The result of checking a .cfg. `problems` are wrong; `warnings` load, but are rarely meant or do not fit the
     trace."""
 
@@ -202,8 +203,8 @@ def _check_objects(cfg: CfgFile, histogram: Section, header: TraceHeader, findin
 _RANGE = "[x,y]"
 
 
-@dataclass(frozen=True)
-class FilterItem:
+@dataclass(eq=False, repr=False)
+class FilterItem(ValueClass):
     """An item of an evt_type filter: the event types of the trace for which it stands, and its name in messages."""
 
     numbers: tuple[int, ...]

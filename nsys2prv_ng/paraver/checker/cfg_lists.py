@@ -13,9 +13,10 @@ does not fit the items after it leaves the rest unread. Here they must have the 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.checker.cfg_names import ALIASES, FILTERS, WINDOW_LEVELS, is_number
+from nsys2prv_ng.value_class import ValueClass
 
 LABELLED = ("evt_type", "evt_value")
 """Filters whose numbers may have labels."""
@@ -35,8 +36,8 @@ class CfgSyntaxError(Exception):
     """A value that does not fit its key. The text of the error is the problem."""
 
 
-@dataclass(frozen=True)
-class Function:
+@dataclass(eq=False, repr=False)
+class Function(ValueClass):
     """The choice of a function for a level, or for a filter such as evt_type."""
 
     level: str
@@ -44,8 +45,8 @@ class Function:
     line: int
 
 
-@dataclass(frozen=True)
-class Parameters:
+@dataclass(eq=False, repr=False)
+class Parameters(ValueClass):
     """Values for the parameters of a function."""
 
     level: str
@@ -54,8 +55,8 @@ class Parameters:
     line: int
 
 
-@dataclass(frozen=True)
-class Filter:
+@dataclass(eq=False, repr=False)
+class Filter(ValueClass):
     """The numbers or the labels that a line adds to a filter. The other attribute is None."""
 
     kind: str
@@ -63,8 +64,8 @@ class Filter:
     labels: list[str] | None = None
 
 
-@dataclass(frozen=True)
-class Selection:
+@dataclass(eq=False, repr=False)
+class Selection(ValueClass):
     """The objects of a level that are shown. within: indices (from 0) of the larger objects that contain them."""
 
     level: str

@@ -12,20 +12,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True)
-class Parameter:
+@dataclass(eq=False, repr=False)
+class Parameter(ValueClass):
     """A parameter of a function. With `many` it takes a list of values, otherwise exactly one value."""
 
     name: str
     many: bool = False
 
 
-@dataclass(frozen=True)
-class SemanticFunction:
+@dataclass(eq=False, repr=False)
+class SemanticFunction(ValueClass):
     """A function of a level. `usable`: whether it makes sense with Paraver's default parameters."""
 
     parameters: tuple[Parameter, ...] = ()
@@ -178,8 +179,8 @@ def is_number(text: str) -> bool:
     return NUMBER.fullmatch(text) is not None and math.isfinite(float(text))
 
 
-@dataclass(frozen=True)
-class Key:
+@dataclass(eq=False, repr=False)
+class Key(ValueClass):
     """The rule for the value of a key.
 
     what: the expected value in messages, "X is not {what}". accepts: whether a value is right.

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.checker import cfg_lists
 from nsys2prv_ng.paraver.checker import cfg_names as words
 from nsys2prv_ng.paraver.read.problems import Findings, read_lines
+from nsys2prv_ng.value_class import ValueClass
 
 REFUSES = "Paraver refuses the cfg"
 DROPS = "Paraver drops the histogram and shows its window"
@@ -45,8 +45,8 @@ _TO_THE_END = frozenset((
 """Keys whose values include the blanks at the end of the line; for other keys these blanks do not count."""
 
 
-@dataclass(frozen=True)
-class Entry:
+@dataclass(eq=False, repr=False)
+class Entry(ValueClass):
     """A line `key value` of a window or histogram."""
 
     key: str
@@ -54,8 +54,8 @@ class Entry:
     line: int
 
 
-@dataclass
-class Section:
+@dataclass(eq=False, repr=False)
+class Section(ValueClass):
     """A window or a histogram: its first line, and the lines that belong to it."""
 
     line: int
@@ -81,7 +81,7 @@ def parse_whole(digits: str) -> int:
     return int(digits) if len(digits) < 19 else 10**18
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class CfgWindow(Section):
     """A window. `number` is its position in the file, from 1, by which others refer to it.
 
@@ -117,8 +117,8 @@ class CfgWindow(Section):
         return chosen[-1] if chosen else words.DEFAULT_FUNCTION.get(level, "All")
 
 
-@dataclass
-class CfgFile:
+@dataclass(eq=False, repr=False)
+class CfgFile(ValueClass):
     """The content of a .cfg. The entries of windows and histograms keep the order of the file."""
 
     windows: list[CfgWindow] = field(default_factory=list)

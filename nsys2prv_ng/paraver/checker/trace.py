@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,13 +17,13 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.checker import trace_lines
 from nsys2prv_ng.paraver.checker import trace_records as rules
 from nsys2prv_ng.paraver.files import is_trace, list_trace_files
 from nsys2prv_ng.paraver.read import prv_reader
 from nsys2prv_ng.paraver.read.label_files import ParaverConfig, read_pcf, read_row
 from nsys2prv_ng.paraver.read.problems import SHOWN_LINES, Findings, Problem, aggregate_problems, sort_by_line
+from nsys2prv_ng.value_class import ValueClass
 
 if TYPE_CHECKING:
     from nsys2prv_ng.paraver.checker.cfg import CfgCheckResult
@@ -36,8 +36,8 @@ _MAX_LINE_BYTES = 4 << 20
 """Longer lines are a problem, and their fields are not checked."""
 
 
-@dataclass(frozen=True)
-class TraceContents:
+@dataclass(eq=False, repr=False)
+class TraceContents(ValueClass):
     """The contents of a trace for checking cfgs: its objects, its .pcf (None if unreadable), the types of its events.
 
     A .pcf may declare types without any event; `types` are the types of actual events.
@@ -48,8 +48,8 @@ class TraceContents:
     types: frozenset[int]
 
 
-@dataclass(frozen=True)
-class CheckResult:
+@dataclass(eq=False, repr=False)
+class CheckResult(ValueClass):
     """The result of a check. `problems` are wrong; Paraver accepts `warnings`, but they are rarely meant.
 
     records: number of well-formed lines and pairs, {"states": n, "events": n, "pairs": n, "communications": n}.

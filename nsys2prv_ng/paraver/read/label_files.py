@@ -13,12 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.read.problems import Findings, read_lines
 from nsys2prv_ng.paraver.value_tables import NOTHING_RECORDED
+from nsys2prv_ng.value_class import ValueClass
 
 MAX_LABEL = 2000
 """Labels with this many characters or more are a problem: Paraver's legend hangs on them."""
@@ -37,8 +37,8 @@ _TYPE = re.compile(r"(?P<gradient>\d+) +(?P<number>-?\d+)(?: +(?P<label>.+))?", 
 _PRECISION = re.compile(r"PRECISION +(\d{1,2})", re.ASCII)
 
 
-@dataclass
-class PcfEventType:
+@dataclass(eq=False, repr=False)
+class PcfEventType(ValueClass):
     """An event type as a .pcf declares it. (This package writes `paraver.event_type.EventType`.)
 
     line: the line that declares it. values: labels of values, None without VALUES; types of one block share a dict.
@@ -56,8 +56,8 @@ class PcfEventType:
         return self.values is not None and self.values.get(0) not in (None, NOTHING_RECORDED)
 
 
-@dataclass
-class ParaverConfig:
+@dataclass(eq=False, repr=False)
+class ParaverConfig(ValueClass):
     """The declarations of a .pcf. The keys are the numbers in the trace."""
 
     states: dict[int, str] = field(default_factory=dict)
@@ -262,8 +262,8 @@ LEVELS = ("WORKLOAD", "APPL", "TASK", "THREAD", "SYSTEM", "NODE", "CPU")
 _LEVEL = re.compile(r"LEVEL (\S+) SIZE (\d{1,9})", re.ASCII)
 
 
-@dataclass
-class Level:
+@dataclass(eq=False, repr=False)
+class Level(ValueClass):
     """A section of a .row: its SIZE, the line that declares it, and its names."""
 
     size: int

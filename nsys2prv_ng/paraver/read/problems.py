@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.value_class import ValueClass
 
 SHOWN_LINES = 5
 """Most lines that a problem names."""
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
 
-@dataclass(frozen=True)
-class Problem:
+@dataclass(eq=False, repr=False)
+class Problem(ValueClass):
     """One kind of problem in one file. `line` is the first line with it, 0 if it concerns the whole file."""
 
     file: str
@@ -42,8 +42,8 @@ def sort_by_line(problems: Iterable[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: problem.line)
 
 
-@dataclass
-class _Kind:
+@dataclass(eq=False, repr=False)
+class _Kind(ValueClass):
     """A kind of problem: the message of its first occurrence, the number of occurrences, and the first lines."""
 
     message: str

@@ -15,6 +15,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from io import BufferedReader
@@ -24,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.read.problems import Findings
+from nsys2prv_ng.value_class import ValueClass
 
 MAX_OBJECTS = 65535
 """Highest number of a node, task or thread, and of all threads together."""
@@ -40,8 +41,8 @@ _APPLICATION = re.compile(r"(?P<tasks>\d+)\((?P<list>[\d:,]*)\)", re.ASCII)
 _COMMUNICATOR = re.compile(r"c(:\d+){3,}", re.ASCII)
 
 
-@dataclass(frozen=True)
-class TraceHeader:
+@dataclass(eq=False, repr=False)
+class TraceHeader(ValueClass):
     """The content of a header.
 
     duration: end time in the trace's unit, None if it cannot be read.

@@ -8,6 +8,7 @@ the key of a call within a report is (process, correlation id).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,12 +19,12 @@ from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.nesting import assign_lanes
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
 from nsys2prv_ng.sources.shared.reasons import NO_STREAM, find_unsound_times
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import Result
+from nsys2prv_ng.value_class import ValueClass
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -36,8 +37,8 @@ COLUMNS = ("start", "end", "globalPid", "deviceId", "contextId", "streamId")
 """Columns that every table of device operations has."""
 
 
-@dataclass(frozen=True)
-class DeviceOperations:
+@dataclass(eq=False, repr=False)
+class DeviceOperations(ValueClass):
     """The n operations of a report: the rows of all its tables, one table after the other.
 
     `columns`: the columns of the tables that the report has, by name. `accounts`: the number of rows of each table, and

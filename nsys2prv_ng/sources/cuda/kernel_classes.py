@@ -25,14 +25,15 @@ The precision of a matrix product comes from these names:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
+from nsys2prv_ng.value_class import ValueClass
 
 _NUMBERS = {label: number for number, label in KERNEL_CLASSES.items()}
 OTHER = "Other"
@@ -41,8 +42,8 @@ WHOLE_GRAPH = "Opaque CUDA graph"
 """Replaces the name of a class for CUDA graphs that were traced as a whole."""
 
 
-@dataclass(frozen=True)
-class Rule:
+@dataclass(eq=False, repr=False)
+class Rule(ValueClass):
     """A class for kernels with a name that matches `pattern`, and also matches `also` if it is given."""
 
     kernel_class: str

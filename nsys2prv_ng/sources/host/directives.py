@@ -182,11 +182,7 @@ OPENMP = Source(
 # ---- OpenACC ---------------------------------------------------------------------------------------------------------
 
 
-_KINDS = {
-    "OTHER": (),
-    "DATA": ("bytes", "varName"),
-    "LAUNCH": ("numGangs", "numWorkers", "vectorLength", "kernelName"),
-}
+_KINDS = {"OTHER": (), "DATA": ("bytes", "varName"), "LAUNCH": ("numGangs", "numWorkers", "vectorLength", "kernelName")}
 """CUPTI's kinds of activity, in the order of their types, with the columns that only the kind has."""
 ACC_TABLES = {
     what: Table(

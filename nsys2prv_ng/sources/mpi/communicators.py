@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,12 +20,12 @@ from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.step_functions import find_latest
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.paraver.model import Communicator
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import MOST_RANKS
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.value_class import ValueClass
 
 COMMUNICATORS = "MPI_COMMUNICATORS"
 _NUMBERS = ("rank", "timestamp", "commHandle", "parentHandle", "localRank", "size", "groupRoot", "groupRootUid")
@@ -41,8 +41,8 @@ MPICH_WORLD = 0x44000000
 _NAMED_MEMBERS = 16
 
 
-@dataclass
-class Group:
+@dataclass(eq=False, repr=False)
+class Group(ValueClass):
     """The known facts about a communicator."""
 
     size: int = 0
@@ -52,8 +52,8 @@ class Group:
     """World rank of each recorded rank."""
 
 
-@dataclass
-class Communicators:
+@dataclass(eq=False, repr=False)
+class Communicators(ValueClass):
     """The communicators of one report: keys, known facts, and the meaning of handles."""
 
     keys: list[str] = field(default_factory=lambda: [UNKNOWN])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,13 +17,13 @@ from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import find_latest
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.operations.parts import ANY_SIZE, FROM_ROOT, SYNCHRONISING, TO_ROOT, Collectives, Messages, get_kinds
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.value_tables import COLLECTIVE, IO, RMA, classify_call
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK
 from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, AllCommunicators, Communicators
+from nsys2prv_ng.value_class import ValueClass
 
 # ---- roles of calls, and states of their threads ---------------------------------------------------------------------
 
@@ -143,8 +144,8 @@ class MessageEnds(NamedTuple):
     bytes: IntArray
 
 
-@dataclass
-class MpiMessages:
+@dataclass(eq=False, repr=False)
+class MpiMessages(ValueClass):
     """The sends and receives of one report."""
 
     sends: MessageEnds

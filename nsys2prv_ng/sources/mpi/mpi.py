@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +17,6 @@ from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.intervals.nesting import mark_crossing
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
@@ -37,14 +37,15 @@ from nsys2prv_ng.sources.shared.host_calls import select_sound_intervals
 from nsys2prv_ng.sources.shared.reasons import OVERLAPS_CALL, SAME_CALL
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Result, Source
+from nsys2prv_ng.value_class import ValueClass
 
 _CALL = ("start", "end", "globalTid", "textId")
 _PARAMETERS = ("commHandle", "tag", "remoteRank", "size", "recvSize", "rootRank", "requestHandle")
 TABLES = tuple(Table(name, _CALL, dict.fromkeys(_PARAMETERS, NULL)) for name in nvtx_ranges.EVENT_TABLES)
 
 
-@dataclass(frozen=True)
-class MpiJoinData:
+@dataclass(eq=False, repr=False)
+class MpiJoinData(ValueClass):
     """The data of one report for `join`."""
 
     communicators: Communicators

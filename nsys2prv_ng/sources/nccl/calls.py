@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -11,7 +12,6 @@ import numpy as np
 from nsys2prv_ng.arrays.row_keys import count_earlier, encode_rows, find_distinct_rows, find_starts, sort_nested
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import mark_crossing
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.families import NCCL_DOMAIN
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.export_settings import JSON_OPTION, choose_payload_option
@@ -24,6 +24,7 @@ from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, START_END, read_crea
 from nsys2prv_ng.sources.shared import reasons
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import NO_END, Result
+from nsys2prv_ng.value_class import ValueClass
 
 COMMUNICATING = re.compile("|".join(sorted(range_names.CALLS)))
 
@@ -41,8 +42,8 @@ class NcclRanges(NamedTuple):
     """Index into the names of `NcclCalls`."""
 
 
-@dataclass(frozen=True)
-class NcclCalls:
+@dataclass(eq=False, repr=False)
+class NcclCalls(ValueClass):
     """The NCCL calls of a report, including calls that only start or end a group."""
 
     ranges: NcclRanges
@@ -57,7 +58,7 @@ class NcclCalls:
     """The advanced trace, if the report has one that is read."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class CallTable(PayloadColumns):
     """The n shown calls of a report: who made them, when, and what they do. Times in ns."""
 

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.parts import CommunicatorRanks
 from nsys2prv_ng.report.database import NULL
@@ -29,11 +29,12 @@ from nsys2prv_ng.sources.nccl.payload_events import NcclJoinData
 from nsys2prv_ng.sources.nccl.purposes import ACTIVATIONS, EXPERTS, GRADIENTS, HIDDEN, NO_PURPOSE, SHARDS, STAGES
 from nsys2prv_ng.sources.shared.report_reader import parse_rank
 from nsys2prv_ng.sources.shared.source import JoinInput
+from nsys2prv_ng.value_class import ValueClass
 
 Reports = Sequence[tuple[JoinInput, NcclJoinData]]
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Communicator(CommunicatorRanks):
     """A communicator: its number in the trace, the tasks that use it, and the task of each known rank."""
 
@@ -137,8 +138,8 @@ _SHORTEST_RING = 4
 _MOST_LISTED = 4
 
 
-@dataclass(frozen=True)
-class Usage:
+@dataclass(eq=False, repr=False)
+class Usage(ValueClass):
     """A communicator: its members (ranks of the job), and what each of them does on it."""
 
     members: frozenset[int]

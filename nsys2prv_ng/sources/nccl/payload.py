@@ -10,19 +10,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import MOST_RANKS
 from nsys2prv_ng.report.nvtx_payload import LAYOUT_TABLES, Fields, PayloadLayout
 from nsys2prv_ng.sources.nvtx.events import NVTX
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, encode_texts, parse_json, read_texts
+from nsys2prv_ng.value_class import ValueClass
 
 PAYLOAD_TABLE = Table(NVTX, (), {"jsonTextId": NULL}, text=("jsonText",), blob=("binaryData",))
 TABLES = (PAYLOAD_TABLE, *LAYOUT_TABLES)
@@ -55,8 +55,8 @@ OPERATIONS = ("Sum", "Product", "Max", "Min", "Avg")
 """NCCL's names of its reduction operations (ncclRedOp_t), starting with operation 0."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PayloadColumns:
+@dataclass(eq=False, repr=False, kw_only=True)
+class PayloadColumns(ValueClass):
     """The fields of n payloads. NULL stands for a field that a payload lacks, -1 for no index."""
 
     communicator: IntArray

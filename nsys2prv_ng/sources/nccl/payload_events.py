@@ -7,6 +7,7 @@ all reports, so `nccl.join` assigns them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,6 @@ from nsys2prv_ng.arrays.groups import reduce_groups, sort_groups
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, mark_duplicates, sort_rows, take_groups
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
@@ -27,6 +27,7 @@ from nsys2prv_ng.sources.nccl.payload import Payloads
 from nsys2prv_ng.sources.nccl.purposes import Purposes, find_purposes
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, register_ranks
 from nsys2prv_ng.sources.shared.source import NO_END, Result
+from nsys2prv_ng.value_class import ValueClass
 
 _TYPES = (
     *(types.NCCL_COMMUNICATOR, types.NCCL_BYTES, types.NCCL_OPERATION, types.NCCL_ROOT, types.NCCL_SEND_PEER),
@@ -189,8 +190,8 @@ class MessageEnds(NamedTuple):
         return MessageEnds._make(column[which] for column in self)
 
 
-@dataclass(frozen=True)
-class NcclJoinData:
+@dataclass(eq=False, repr=False)
+class NcclJoinData(ValueClass):
     """The data of one report for `join`.
 
     Communicators are indices into `communicators`, times are in ns, and NULL stands for an unrecorded value.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
@@ -9,7 +11,6 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import assign_lanes, clamp_to_parents, mark_crossing
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.families import NCCL_DOMAIN, make_nvtx_number
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.columns import Pair
@@ -21,6 +22,7 @@ from nsys2prv_ng.sources.shared.reasons import NO_THREAD, Reason, find_unsound_t
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, register_used
 from nsys2prv_ng.sources.shared.source import NO_END, Result
 from nsys2prv_ng.text.names import match_patterns
+from nsys2prv_ng.value_class import ValueClass
 
 NVTX = "NVTX_EVENTS"
 INTEGER_PAYLOADS = ("uint64Value", "int64Value", "uint32Value", "int32Value")
@@ -80,8 +82,8 @@ class Texts:
         return str(self.original[int(self.index[row])].as_py() or "")
 
 
-@dataclass
-class NvtxEvents:
+@dataclass(eq=False, repr=False)
+class NvtxEvents(ValueClass):
     """The NVTX events of a report.
 
     `account`: the number of events, shown or not, and of dropped ones. `rows`: the n rows of the table that can be

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.applying import ClockMap
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.parts import Evidence, MessagePairs
@@ -25,10 +24,11 @@ from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import Metadata
 from nsys2prv_ng.sources.shared.reasons import Reason
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True)
-class JoinInput:
+@dataclass(eq=False, repr=False)
+class JoinInput(ValueClass):
     """The data of one report that a source joins over all reports, once the objects of the trace are known.
 
     `rows`: row of the trace by place. `clock`: maps times of the report (ns) to times on the common clock. `data`: the
@@ -62,8 +62,8 @@ class NamedCommunicator(NamedTuple):
     tasks: tuple[int, ...]
 
 
-@dataclass
-class JoinResult:
+@dataclass(eq=False, repr=False)
+class JoinResult(ValueClass):
     """What a source makes of all reports together: lines between them, and values that depend on all of them.
 
     `accounts`: results by their name in the account; their records are on the common clock, with rows of the trace as
@@ -80,8 +80,8 @@ class JoinResult:
     partial_results: tuple[str, Callable[[Any], Result], Sequence[Any]] | None = None
 
 
-@dataclass(frozen=True)
-class EventRows:
+@dataclass(eq=False, repr=False)
+class EventRows(ValueClass):
     """A table with the events of a source, to list the contents of a report before any event is read.
 
     `process`: the column with the globalTid or globalPid of the process that a row makes a task; empty if rows make no
@@ -116,8 +116,8 @@ class EventRows:
         return made
 
 
-@dataclass(frozen=True)
-class Source:
+@dataclass(eq=False, repr=False)
+class Source(ValueClass):
     """A kind of event: its name on the command line, its title, the tables it reads, and the function that reads them.
 
     `join`, if a source has one, is called once the rows are known, with the data of every report (in an order that does
@@ -174,8 +174,8 @@ class Unended(NamedTuple):
     closing: list[int]
 
 
-@dataclass
-class Result:
+@dataclass(eq=False, repr=False)
+class Result(ValueClass):
     """Records of one source in one report.
 
     Law: `read` is the number of written events and communications plus the number of dropped ones.

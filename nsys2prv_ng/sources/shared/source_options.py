@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.light_dataclass import dataclass
+from dataclasses import dataclass
+
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True)
-class SourceOptions:
+@dataclass(eq=False, repr=False)
+class SourceOptions(ValueClass):
     """Options of single sources."""
 
     nvtx_domains: tuple[str, ...] = ()

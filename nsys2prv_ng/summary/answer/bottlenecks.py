@@ -8,10 +8,9 @@ fixed texts, not conclusions from the reports.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
@@ -19,10 +18,11 @@ from nsys2prv_ng.summary.answer import rules, where
 from nsys2prv_ng.summary.answer.case import COPY_BOUND, HOST_BOUND, IF_BOUND, NETWORK_BOUND, WAIT_BOUND, Case
 from nsys2prv_ng.summary.answer.where import Found
 from nsys2prv_ng.summary.efficiency.numbers import Losses
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bottleneck:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Bottleneck(ValueClass):
     """A class of bottlenecks, or a variant of one. A field that is left out does not apply to it."""
 
     key: str

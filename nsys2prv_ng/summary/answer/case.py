@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import dataclass
 from functools import cached_property
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.numbers import Scenario
@@ -16,6 +16,7 @@ from nsys2prv_ng.summary.efficiency.windows import NamedWindow, are_steps, choos
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.waits.numbers import MpiWaits, RankWaits
 from nsys2prv_ng.summary.waits.words import NOT_SELECTED
+from nsys2prv_ng.value_class import ValueClass
 
 _OPERATORS = re.compile(r"^(aten|autograd)::|Backward\d+$")
 """Names of ranges that PyTorch opens for each operator, if asked to."""
@@ -45,8 +46,8 @@ IF_BOUND = {
 """What each bound assumes, as a clause."""
 
 
-@dataclass(frozen=True)
-class Case:
+@dataclass(eq=False, repr=False)
+class Case(ValueClass):
     """A summary and what a judge looks at."""
 
     summary: JobSummary

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import NamedTuple
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.summary.efficiency.numbers import StepEfficiency
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS, list_parts
 from nsys2prv_ng.summary.job import JobSummary
@@ -16,6 +16,7 @@ from nsys2prv_ng.summary.steps.table import list_numbers
 from nsys2prv_ng.summary.verdict import Place
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_span, format_time
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name
+from nsys2prv_ng.value_class import ValueClass
 
 _FACTOR = 2
 """A step is slow if it takes at least this many times the median step."""
@@ -27,8 +28,8 @@ _LEAST_SHARE = 0.05
 _MOST_PARTS = 3
 
 
-@dataclass(frozen=True)
-class SlowSteps:
+@dataclass(eq=False, repr=False)
+class SlowSteps(ValueClass):
     """Slow steps and the usual ones, in the order of the steps, and the median of all (ns)."""
 
     slow: list[StepEfficiency]

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.summary.difference.statistics import FEWEST, LEVEL, NOISE, compare_ranks, find_median
 from nsys2prv_ng.summary.efficiency.numbers import Losses, WindowEfficiency
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.names import USER_CODE
+from nsys2prv_ng.value_class import ValueClass
 
 HOST_BOUND = PARTS["host_ns"]
 REST = "median minus mean step"
@@ -142,8 +143,8 @@ def _list_ranges(summary: JobSummary, *, by_step: bool) -> dict[str, float]:
     return {idle.range: idle.ns / (windows * window.losses.devices) for idle in window.losses.idle_by_range}
 
 
-@dataclass(frozen=True)
-class BudgetRow:
+@dataclass(eq=False, repr=False)
+class BudgetRow(ValueClass):
     """A part of the step, or of the capture: its mean over steps and over GPUs."""
 
     name: str

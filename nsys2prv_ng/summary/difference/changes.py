@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.paraver.value_tables import HANDS_OVER
 from nsys2prv_ng.summary.difference.budget import HOST_BOUND, LEAST, BudgetRow
 from nsys2prv_ng.summary.difference.statistics import NOISE
@@ -28,6 +28,7 @@ from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.ranges.numbers import RangeOfTask
 from nsys2prv_ng.text.formatting import shorten_range_name
 from nsys2prv_ng.text.names import USER_CODE
+from nsys2prv_ng.value_class import ValueClass
 
 _NEARLY = 0.8
 """Least share of a change that is nearly all of it."""
@@ -230,8 +231,8 @@ def _has_nearly_all(part: Change, whole: Change) -> bool:
     return one * all_ns > 0 and abs(one) >= _NEARLY * abs(all_ns)
 
 
-@dataclass(frozen=True)
-class Change:
+@dataclass(eq=False, repr=False)
+class Change(ValueClass):
     """A range, call, class of kernels, kernel or transfer whose time changed: means over the steps."""
 
     kind: Literal["range", "call", "kernel", "transfer"]

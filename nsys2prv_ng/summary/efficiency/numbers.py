@@ -7,13 +7,13 @@ times by a few units in the last place at most. Do not multiply the trees of hos
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeviceEfficiency:
+@dataclass(eq=False, repr=False, kw_only=True)
+class DeviceEfficiency(ValueClass):
     """Efficiencies of GPUs: parallel = load_balance x communication x orchestration.
 
     U is the useful time of a GPU. A is U plus the communication and copies that do not overlap with it. T is the
@@ -37,8 +37,8 @@ class DeviceEfficiency:
     transfer: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class HostEfficiency:
+@dataclass(eq=False, repr=False, kw_only=True)
+class HostEfficiency(ValueClass):
     """Efficiencies of main threads: parallel = mpi_parallel x offload.
 
     O is the time of a thread outside MPI, U its time outside MPI and CUDA, and T the window. Then mpi_load_balance =
@@ -58,24 +58,24 @@ class HostEfficiency:
     mpi_transfer: float | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class EfficiencyTrees:
+@dataclass(eq=False, repr=False, kw_only=True)
+class EfficiencyTrees(ValueClass):
     """Efficiencies in one convention; None without GPUs, or main threads. Conventions do not affect the host."""
 
     device: DeviceEfficiency | None
     host: HostEfficiency | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class IdleInRange:
+@dataclass(eq=False, repr=False, kw_only=True)
+class IdleInRange(ValueClass):
     """Time in which GPUs were idle while the thread that launched next was in an NVTX range ("": in no range)."""
 
     range: str
     ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Losses:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Losses(ValueClass):
     """Time of all GPUs in a window, as parts that add up to the window times the GPUs.
 
     Only `compute_ns` is certain to be useful in both conventions. `whole_graph_ns` is time in CUDA graphs that were
@@ -118,8 +118,8 @@ class Losses:
     whole_graph_ns: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class WindowEfficiency:
+@dataclass(eq=False, repr=False, kw_only=True)
+class WindowEfficiency(ValueClass):
     """Efficiencies in windows of `window_ns` each, in both conventions on what NCCL kernels are."""
 
     window_ns: int
@@ -133,7 +133,7 @@ class WindowEfficiency:
     """None without GPUs."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class StepEfficiency(WindowEfficiency):
     """Efficiencies in one step (StepNumbers). `window_ns` is its length on the GPUs.
 
@@ -145,7 +145,7 @@ class StepEfficiency(WindowEfficiency):
     """Length of the step on the hosts: of its longest range on any task."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class RangeEfficiency(WindowEfficiency):
     """Efficiencies in an NVTX range that repeats: for each rank its ranges count; the window is their longest sum."""
 
@@ -156,7 +156,7 @@ class RangeEfficiency(WindowEfficiency):
     tasks: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class EfficiencyNumbers(WindowEfficiency):
     """Efficiencies of a job in the chosen time, or in the steps after the warm-up.
 
@@ -180,8 +180,8 @@ class EfficiencyNumbers(WindowEfficiency):
     """The longest time first, at most 100 ranges."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepOfRank:
+@dataclass(eq=False, repr=False, kw_only=True)
+class StepOfRank(ValueClass):
     """Median times of the steps of a task: on the GPUs, on its host, and on the GPUs without waiting for other ranks.
 
     Without GPU operations, all are of the host.
@@ -194,8 +194,8 @@ class StepOfRank:
     median_without_waiting_ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class StepNumbers(ValueClass):
     """The steps of a program after its warm-up, or those that the user chose.
 
     A step ends when the last rank's GPUs have ended what it launched in the step, and starts when the step before it

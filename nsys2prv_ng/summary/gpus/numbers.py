@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.light_dataclass import dataclass
+from dataclasses import dataclass
+
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuMetricNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class GpuMetricNumbers(ValueClass):
     """A metric of a physical GPU in the chosen time: its mean, weighted by how long each sample is in force.
 
     analysis/gpus/metrics.py defines how long that is. Numbers are in `unit`, as in the trace.
@@ -25,8 +27,8 @@ class GpuMetricNumbers:
     samples: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cause:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Cause(ValueClass):
     """Idle time of a GPU with one cause (see analysis/gpus/times.py), and the number of gaps it occurs in."""
 
     cause: str
@@ -36,8 +38,8 @@ class Cause:
     gaps: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class GpuNumbers(ValueClass):
     """A physical GPU. Its span reaches from its first operation to its last: busy and idle time add up to it."""
 
     node: str

@@ -6,13 +6,13 @@ more than 64-bit integers count.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True, kw_only=True)
-class SlowKernel:
+@dataclass(eq=False, repr=False, kw_only=True)
+class SlowKernel(ValueClass):
     """Kernels of one name and launch shape in a slow mode."""
 
     name: str
@@ -28,8 +28,8 @@ class SlowKernel:
     """The part of `ns` that kernels of usual speed would not take."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SlowTask:
+@dataclass(eq=False, repr=False, kw_only=True)
+class SlowTask(ValueClass):
     """A task whose kernels are slow, and how much time it loses."""
 
     rank: int | None
@@ -37,8 +37,8 @@ class SlowTask:
     lost_ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class SlowMode:
+@dataclass(eq=False, repr=False, kw_only=True)
+class SlowMode(ValueClass):
     """Kernels that are slow on the same tasks and in the same steps."""
 
     tasks: list[SlowTask]
@@ -62,8 +62,8 @@ class SlowMode:
     """What they lose: it and the times of `kernels` add up to `lost_ns`, and so do those of `tasks`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SlowModeNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class SlowModeNumbers(ValueClass):
     """Slow modes of kernels, without NCCL, and how much of the kernel time was judged."""
 
     steps: int
@@ -76,8 +76,8 @@ class SlowModeNumbers:
     """The most time lost first."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class KernelNumbers(ValueClass):
     """Kernels of one name, over all GPUs."""
 
     name: str
@@ -101,8 +101,8 @@ Source: Nsight Compute, section "GPU Speed Of Light Throughput", rule SOLBottlen
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class UnitActivity:
+@dataclass(eq=False, repr=False, kw_only=True)
+class UnitActivity(ValueClass):
     """Means over all sampled GPUs while kernels of one class, or of one NVTX range, ran, and hardly any other.
 
     A sample counts if these kernels run for at least 90% of the time for which it is in force, and all others together
@@ -148,15 +148,15 @@ class UnitActivity:
         return name if most >= LIMIT_PERCENT else NEITHER
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class KernelActivity(UnitActivity):
     """The activity of GPUs while kernels of one class run; the kernels of each other class are the others."""
 
     kernel_class: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class OperatorFlops:
+@dataclass(eq=False, repr=False, kw_only=True)
+class OperatorFlops(ValueClass):
     """An operator of PyTorch with known shapes that launched kernels of one number type."""
 
     operator: str
@@ -169,8 +169,8 @@ class OperatorFlops:
     """Time of the kernels that it launched."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FlopNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class FlopNumbers(ValueClass):
     """FLOPs of operators by the shapes in their NVTX texts. Work without such texts, as in CUDA graphs, does not count.
 
     The definitions are in sources/nvtx/flops.py.
@@ -198,8 +198,8 @@ class FlopNumbers:
         return sum(each.kernel_ns for each in self.operators)
 
 
-@dataclass(frozen=True, kw_only=True)
-class MfuNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class MfuNumbers(ValueClass):
     """Model FLOPs utilisation (MFU): FLOPs per step / (time of a step on GPUs x peak of all GPUs)."""
 
     flops_per_step: float

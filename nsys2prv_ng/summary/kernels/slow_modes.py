@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -40,10 +41,10 @@ from nsys2prv_ng.arrays.row_keys import encode_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.kernels.cells import Cells, KernelTimes, Places, find_blocks, find_quartiles, join_times
 from nsys2prv_ng.summary.kernels.numbers import SlowKernel, SlowMode, SlowModeNumbers, SlowTask
+from nsys2prv_ng.value_class import ValueClass
 
 LEAST = float(np.log(1.1))
 """Least distance of slow cells from the usual level: 10 % slower."""
@@ -232,8 +233,8 @@ def _find_usual(own: IntArray, level: FloatArray, which: BoolArray, least: int =
 # ---- modes -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Mode:
+@dataclass(eq=False, repr=False)
+class Mode(ValueClass):
     """Slow cells, as indices by series, of some tasks; the blocks of steps that are slow, and all compared ones."""
 
     tasks: set[int]

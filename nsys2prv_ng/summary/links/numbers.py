@@ -6,15 +6,15 @@ reports do not record which ranks exchange the data of a collective.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.value_class import ValueClass
 
 NCCL, MPI = "NCCL", "MPI"
 
 
-@dataclass(frozen=True, kw_only=True)
-class LinkEnd:
+@dataclass(eq=False, repr=False, kw_only=True)
+class LinkEnd(ValueClass):
     """What sends or receives: a GPU for NCCL, a rank for MPI."""
 
     node: str
@@ -24,8 +24,8 @@ class LinkEnd:
     task: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Link:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Link(ValueClass):
     """All messages from one GPU, rank or node to another; `rated_bytes` moved in `rated_ns`.
 
     `sender` and `receiver` are indices into `LinkNumbers.ends`, or into `LinkNumbers.nodes` for a link between nodes.
@@ -46,8 +46,8 @@ class Link:
         return self.rated_bytes / self.rated_ns * 1e9 if self.rated_ns else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class MessageRate:
+@dataclass(eq=False, repr=False, kw_only=True)
+class MessageRate(ValueClass):
     """Messages of one size whose transfer time is known, over all pairs or from `sender` to `receiver` (as in Link)."""
 
     library: str
@@ -71,8 +71,8 @@ class MessageRate:
     receiver: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class SlowLink:
+@dataclass(eq=False, repr=False, kw_only=True)
+class SlowLink(ValueClass):
     """A pair with a far lower rate than its peers: the other pairs with messages of the same size."""
 
     library: str
@@ -90,8 +90,8 @@ class SlowLink:
     peers_high_bytes_per_s: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class SentBytes:
+@dataclass(eq=False, repr=False, kw_only=True)
+class SentBytes(ValueClass):
     """What a rank sends in all-to-all exchanges."""
 
     rank: int | None
@@ -99,8 +99,8 @@ class SentBytes:
     bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class AllToAll:
+@dataclass(eq=False, repr=False, kw_only=True)
+class AllToAll(ValueClass):
     """All-to-all exchanges of one kind, and what each rank sends in them."""
 
     function: str
@@ -116,8 +116,8 @@ class AllToAll:
         return max(sizes) * len(sizes) / sum(sizes)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LinkNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class LinkNumbers(ValueClass):
     """Messages by pair and size, and the slow pairs among them."""
 
     ends: list[LinkEnd]
@@ -144,8 +144,8 @@ NVLINK, PCIE, INFINIBAND, ETHERNET, NETWORK = "NVLink", "PCIe", "InfiniBand", "E
 TRANSFER, KERNELS = "transfer", "kernels"
 
 
-@dataclass(frozen=True, kw_only=True)
-class LinkMetric:
+@dataclass(eq=False, repr=False, kw_only=True)
+class LinkMetric(ValueClass):
     """A counter of one link: its mean over the chosen time, and its mean while NCCL transfers data.
 
     Means weight samples by how long each is in force. GPU counters are in percent and network counters in bytes/s; the

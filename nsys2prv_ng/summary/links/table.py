@@ -91,7 +91,11 @@ def tabulate_exchanges(links: numbers.LinkNumbers) -> Grid:
 
 
 NO_PEAK = "Percentages are of the peak of the counter: reports do not contain the speed of links"
-_ORDER = (numbers.NVLINK, numbers.PCIE, numbers.INFINIBAND, numbers.ETHERNET, numbers.NETWORK)
+_ORDER = {
+    link: place
+    for place, link in enumerate((numbers.NVLINK, numbers.PCIE, numbers.INFINIBAND, numbers.ETHERNET, numbers.NETWORK))
+}
+"""Place of each kind of link in the table; a kind that another version wrote comes last."""
 _TITLES = {numbers.TRANSFER: "NCCL transfer", numbers.KERNELS: "NCCL kernels"}
 """Titles of the second mean, by what it covers."""
 _NCCL_COLUMNS = [Column(title, optional=True) for title in (*_TITLES.values(), "samples then")]
@@ -104,7 +108,8 @@ def tabulate_link_metrics(metrics: Sequence[numbers.LinkMetric]) -> Grid:
         by_counter.setdefault((metric.link, metric.metric, metric.nccl), []).append(metric)
     rows: list[list[Cell]] = []
     for (link, counter, _), links in sorted(
-        by_counter.items(), key=lambda item: (_ORDER.index(item[0][0]), -(_average(_list_means(item[1])) or 0))
+        by_counter.items(),
+        key=lambda item: (_ORDER.get(item[0][0], len(_ORDER)), -(_average(_list_means(item[1])) or 0)),
     ):
         means, is_rate = _list_means(links), _are_rates(links)
         extremes = [_show([extreme(means)], is_rate) if len(means) > 1 else "" for extreme in (min, max)]

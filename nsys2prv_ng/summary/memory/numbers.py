@@ -6,9 +6,9 @@ memory, which may be on the host, not pinned memory of the host, and not the sta
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.value_class import ValueClass
 
 ALLOCATOR_CALLS = (
     *("cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaHostRegister", "cudaHostUnregister", "cudaMemPool"),
@@ -33,8 +33,8 @@ def is_blocking(call: str) -> bool:
     return _ASYNCHRONOUS not in call and not call.startswith(_NOT_BLOCKING)
 
 
-@dataclass(frozen=True, kw_only=True)
-class KeptMemory:
+@dataclass(eq=False, repr=False, kw_only=True)
+class KeptMemory(ValueClass):
     """Device memory that was allocated in the steps in one NVTX range, by one call, and stays.
 
     It is in use when the last step has least memory in use; without steps, at the end.
@@ -48,8 +48,8 @@ class KeptMemory:
     bytes: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuMemory:
+@dataclass(eq=False, repr=False, kw_only=True)
+class GpuMemory(ValueClass):
     """Device memory of a GPU in the steps that numbers cover, by the times of hosts; without steps, in all this time.
 
     `end_bytes` - `begin_bytes` is `allocated_bytes` - `freed_bytes`, unless a free has other bytes than its allocation,
@@ -97,8 +97,8 @@ class GpuMemory:
     """Bytes that no row of `kept` has."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class AllocatorCalls:
+@dataclass(eq=False, repr=False, kw_only=True)
+class AllocatorCalls(ValueClass):
     """Calls of one name, over all ranks, in the steps that numbers cover; calls within other such calls are omitted."""
 
     name: str
@@ -109,8 +109,8 @@ class AllocatorCalls:
     max_ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class MemoryNumbers(ValueClass):
     """Device memory of a job."""
 
     steps: int
@@ -128,8 +128,8 @@ class MemoryNumbers:
         return sorted((gpu for gpu in self.gpus if gpu.leak), key=lambda gpu: -(gpu.growth_per_step or 0))
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryKindNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class MemoryKindNumbers(ValueClass):
     """Copies or sets of one operation between two kinds of memory, such as Pageable and Device."""
 
     source: str
@@ -141,8 +141,8 @@ class MemoryKindNumbers:
     rated_ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class MemoryOperationNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class MemoryOperationNumbers(ValueClass):
     """Copies or sets of one kind. `bytes` moved in `rated_ns`: both cover only operations that no window cut."""
 
     operation: str

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from nsys2prv_ng.light_dataclass import dataclass
+from dataclasses import dataclass
+
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True, kw_only=True)
-class PathOfRank:
+@dataclass(eq=False, repr=False, kw_only=True)
+class PathOfRank(ValueClass):
     """Time of the critical path on a task."""
 
     rank: int | None
@@ -14,8 +16,8 @@ class PathOfRank:
     ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class PathPart:
+@dataclass(eq=False, repr=False, kw_only=True)
+class PathPart(ValueClass):
     """Time of the critical path in one class and one operation or call ("": host code).
 
     `range` is the innermost NVTX range of the host thread; "" for operations, and outside all ranges.
@@ -31,8 +33,8 @@ class PathPart:
     """The tasks with this part of the path, the longest time first."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PathName:
+@dataclass(eq=False, repr=False, kw_only=True)
+class PathName(ValueClass):
     """Operations of one name on the critical path, and their imbalance (CriticalPath.pattern of Scalasca 2.5).
 
     `imbalance_ns`: time on the path less the mean time of such operations over the GPUs, at least 0. It is the time
@@ -46,16 +48,16 @@ class PathName:
     imbalance_ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class PathRange:
+@dataclass(eq=False, repr=False, kw_only=True)
+class PathRange(ValueClass):
     """Time of the critical path in one NVTX range, or outside all ranges ("")."""
 
     range: str
     ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class PathStep:
+@dataclass(eq=False, repr=False, kw_only=True)
+class PathStep(ValueClass):
     """A step of the program on the critical path: its time, and its time by class."""
 
     number: int
@@ -63,8 +65,8 @@ class PathStep:
     classes: dict[str, int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PathNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class PathNumbers(ValueClass):
     """The critical path: what must get faster for the job to get faster. All times add up to `window_ns`.
 
     The time of a class or a name on the path bounds what the job can gain by it: another path may then be longer.

@@ -7,17 +7,17 @@ trace; their names come from reports. What is not known is NaN in floats, and 0 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from nsys2prv_ng.analysis.efficiency.typical_step import RangesOfTask
 from nsys2prv_ng.arrays.types import ByteArray, FloatArray, IntArray
 from nsys2prv_ng.clock.alignment_table import NodeClock
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.text.formatting import format_window
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True)
-class MapKind:
+@dataclass(eq=False, repr=False)
+class MapKind(ValueClass):
     """A kind of heat map: its texts, and what it shows."""
 
     title: str
@@ -31,7 +31,7 @@ class MapKind:
     """"%", "ns" or "B". The scale of percentages ends at 100, that of others at the largest value."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class HeatMap(MapKind):
     """A quantity over time: its mean, sum or maximum in each of b bins of equal length, for each of r rows."""
 
@@ -43,8 +43,8 @@ class HeatMap(MapKind):
     """(r, b); NaN if nothing is known."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TypicalStep:
+@dataclass(eq=False, repr=False, kw_only=True)
+class TypicalStep(ValueClass):
     """One step with all rows: the step whose length is nearest to the median of the steps after the warm-up.
 
     If long and short steps alternate, it is the median of the long steps. Each of the b bins of a row shows the
@@ -67,8 +67,8 @@ class TypicalStep:
     ranges: list[RangesOfTask]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pace:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Pace(ValueClass):
     """How long each of m steps, warm-up steps included, took on each of t tasks."""
 
     name: str
@@ -95,8 +95,8 @@ class Pace:
     """Each of the m steps is the slowest of so many consecutive steps; 1: they are all steps."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelDurations:
+@dataclass(eq=False, repr=False, kw_only=True)
+class KernelDurations(ValueClass):
     """How long the kernels of one name took: counts in bins of equal width on a logarithmic scale, n + 1 `edges_ns`."""
 
     name: str
@@ -105,8 +105,8 @@ class KernelDurations:
     counts: IntArray
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pictures:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Pictures(ValueClass):
     """What a page draws of a job."""
 
     begin_ns: int

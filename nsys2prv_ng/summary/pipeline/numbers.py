@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.summary.links.numbers import LinkEnd
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True, kw_only=True)
-class PipelineStage:
+@dataclass(eq=False, repr=False, kw_only=True)
+class PipelineStage(ValueClass):
     """A stage: time of all its GPUs in all steps, as parts that add up to the steps times the GPUs.
 
     The bubble is `receive_wait_ns` + `idle_ns`: the neighbour had not sent yet.
@@ -43,8 +43,8 @@ class PipelineStage:
         return self.receive_wait_ns + self.idle_ns
 
 
-@dataclass(frozen=True, kw_only=True)
-class PipelineNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class PipelineNumbers(ValueClass):
     """Stages that pass micro-batches to each other in NCCL messages, from the first stage to the last."""
 
     stages: list[PipelineStage]

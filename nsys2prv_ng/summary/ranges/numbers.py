@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.summary.kernels.numbers import UnitActivity
+from nsys2prv_ng.value_class import ValueClass
 
 MOST_NODES = 2_000
 """Most ranges in the tree of a report, and of a job: those with most GPU time."""
@@ -13,8 +14,8 @@ DEEPEST = 32
 """Most ranges within each other: what deeper ranges launch belongs to the deepest one that counts."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RangeNode:
+@dataclass(eq=False, repr=False, kw_only=True)
+class RangeNode(ValueClass):
     """The ranges of one name within the same ranges, over all ranks, and the GPU operations launched in them (ns).
 
     A tree is a list in the order of its lines: each node stands before the nodes within it, the longest first. What is
@@ -58,8 +59,8 @@ def list_paths(tree: Sequence[RangeNode]) -> list[tuple[str, ...]]:
     return paths
 
 
-@dataclass(frozen=True, kw_only=True)
-class RangeOfTask:
+@dataclass(eq=False, repr=False, kw_only=True)
+class RangeOfTask(ValueClass):
     """A repeated range on one task."""
 
     rank: int | None
@@ -97,8 +98,8 @@ class RangeOfTask:
         return max(0, self.total_ns - self.gpu_waiting_ns - self.unsplit_ns) / self.count
 
 
-@dataclass(frozen=True, kw_only=True)
-class RepeatedRange:
+@dataclass(eq=False, repr=False, kw_only=True)
+class RepeatedRange(ValueClass):
     """An NVTX range that threads opened at least three times, at this depth or deeper (1: outermost)."""
 
     domain: str
@@ -123,8 +124,8 @@ class RepeatedRange:
         return max(means) - min(means)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LaunchedInRange:
+@dataclass(eq=False, repr=False, kw_only=True)
+class LaunchedInRange(ValueClass):
     """Kernels that threads launched in an NVTX range ("": in none), without NCCL; the innermost range counts."""
 
     range: str

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from nsys2prv_ng.light_dataclass import dataclass
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepPart:
+@dataclass(eq=False, repr=False, kw_only=True)
+class StepPart(ValueClass):
     """A time in the mean usual step and in the mean slow step. `difference_ns`: slow less usual."""
 
     name: str
@@ -17,14 +17,14 @@ class StepPart:
     difference_ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class IdlePart(StepPart):
     """Host-bound time of a mean GPU while the launching thread was in a range and in a call (`name`; "": in none)."""
 
     range: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class StepChange(StepPart):
     """The time of kernels, copies, NCCL, NVTX ranges or calls of one name, by the definitions of a comparison."""
 
@@ -36,8 +36,8 @@ class StepChange(StepPart):
     """The rank with nearly all of the difference, of which the times are then; None for the mean."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class OnlySlow:
+@dataclass(eq=False, repr=False, kw_only=True)
+class OnlySlow(ValueClass):
     """A call or NVTX range that every slow step has, on any rank, and that no usual step has."""
 
     kind: str
@@ -49,8 +49,8 @@ class OnlySlow:
     """Its time in a mean slow step, of a mean rank."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LateInSlow:
+@dataclass(eq=False, repr=False, kw_only=True)
+class LateInSlow(ValueClass):
     """The task that cost others more wait time in slow steps than in usual ones, and what it was in meanwhile."""
 
     rank: int | None
@@ -64,8 +64,8 @@ class LateInSlow:
     """A call of its thread, or an operation that ended late; "" for none."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SlowStepNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class SlowStepNumbers(ValueClass):
     """Slow steps, and the usual steps of the same job, in numbers that add up.
 
     `parts` add up to `usual_ns`, `slow_ns` and `difference_ns`. `idle` adds up to the part "host-bound", but for less

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from nsys2prv_ng.light_dataclass import dataclass
 from nsys2prv_ng.summary.links.numbers import LinkNumbers
 from nsys2prv_ng.summary.pipeline.numbers import PipelineNumbers
+from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True, kw_only=True)
-class MpiWaits:
+@dataclass(eq=False, repr=False, kw_only=True)
+class MpiWaits(ValueClass):
     """MPI calls of a task that carry out collectives and messages: their time and its parts, as in RankWaits."""
 
     mpi_ns: int
@@ -23,8 +23,8 @@ class MpiWaits:
     caused_in_messages_ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class LongestWait:
+@dataclass(eq=False, repr=False, kw_only=True)
+class LongestWait(ValueClass):
     """The uninterrupted stretch of time in which others waited longest for a task."""
 
     ns: int
@@ -35,8 +35,8 @@ class LongestWait:
     """Its end, in the same time."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RankWaits:
+@dataclass(eq=False, repr=False, kw_only=True)
+class RankWaits(ValueClass):
     """Time of a task in NCCL kernels, the sum of its waiting, moving and unsplit time."""
 
     rank: int | None
@@ -67,8 +67,8 @@ class RankWaits:
         return self.caused_wait_ns + (self.mpi.caused_wait_ns if self.mpi is not None else 0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Lateness:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Lateness(ValueClass):
     """The fields that Culprit and LateCost share; Culprit describes them."""
 
     rank: int | None
@@ -79,7 +79,7 @@ class Lateness:
     operation: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class Culprit(Lateness):
     """Why a task was late, how often, and how long others waited for it.
 
@@ -95,7 +95,7 @@ class Culprit(Lateness):
     ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(eq=False, repr=False, kw_only=True)
 class LateCost(Lateness):
     """How long others waited for a task, by what the task was in at each time, with the fields of Culprit.
 
@@ -105,8 +105,8 @@ class LateCost(Lateness):
     ns: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Communicator:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Communicator(ValueClass):
     """A communicator of NCCL, and what its members and calls show of its use."""
 
     id: str
@@ -125,8 +125,8 @@ class Communicator:
     """Ranks in the job of the members in the reports."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bandwidth:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Bandwidth(ValueClass):
     """Collectives of one function and size in a communicator; `ns` is the time in which they moved data."""
 
     function: str
@@ -143,8 +143,8 @@ class Bandwidth:
     """Its number, name and members in words."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Excess:
+@dataclass(eq=False, repr=False, kw_only=True)
+class Excess(ValueClass):
     """An NVTX range or call for which the task that others waited for longest took longer than the others (ns)."""
 
     kind: str
@@ -157,8 +157,8 @@ class Excess:
     """Mean time of the other tasks."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class WaitNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class WaitNumbers(ValueClass):
     """Who waits for whom. `split`, `below_uncertainty` and `not_split` (by reason) count kernels and calls."""
 
     operations: int
@@ -187,8 +187,8 @@ class WaitNumbers:
     """How to export reports with payload; empty if no report lacks it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NcclNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class NcclNumbers(ValueClass):
     """One NCCL function over all ranks: its calls, their bytes (None if no call recorded a size) and its kernels.
 
     `carried_bytes` moved in `carried_ns`: both cover only kernels whose calls recorded a size.
@@ -205,8 +205,8 @@ class NcclNumbers:
     """The part of `kernel_ns` in which kernels waited for other ranks; 0 in summaries of older versions."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class MpiNumbers:
+@dataclass(eq=False, repr=False, kw_only=True)
+class MpiNumbers(ValueClass):
     """One MPI call over all ranks. The bytes are None if no call recorded a size.
 
     They moved in `rated_ns`: the time of the calls that record a size and that no window cut. It is 0 for calls that

@@ -222,8 +222,7 @@ SAMPLE_SETS = ("samples/ddp-2x2", "samples/mpi-4", "samples/single-graph")
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
-    sets((*SAMPLE_SETS, "exercises/ex3a-pp2", "exercises/ex1a-slow"), push=["samples/single-graph"]),
+    "name", sets((*SAMPLE_SETS, "exercises/ex3a-pp2", "exercises/ex1a-slow"), push=["samples/single-graph"])
 )
 def test_windows_of_time(name: str, tmp_path: Path) -> None:
     """Windows between events, within them, at their limits, and up to the end."""

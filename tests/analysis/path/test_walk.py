@@ -271,12 +271,7 @@ def test_a_thread_that_was_created() -> None:
     calls = [call(0, 100, 200), call(1, 250, 90_000), call(2, 95_000, 96_000)]
     threads = Threads(3, shortest_wait=[LATEST] * 3, creator=[path.NONE, 0, 0], created=[0, 150, 180])
     found = find_path([], calls, threads, on_thread(2), (50, 96_000))
-    assert found == [
-        (95_000, path.CALL, 2, 2),
-        (180, path.CODE, 2, -1),
-        (100, path.CALL, 0, 0),
-        (50, path.CODE, 0, -1),
-    ]
+    assert found == [(95_000, path.CALL, 2, 2), (180, path.CODE, 2, -1), (100, path.CALL, 0, 0), (50, path.CODE, 0, -1)]
 
 
 # ---- damage ----------------------------------------------------------------------------------------------------------

@@ -43,10 +43,7 @@ def read_kernels(report: Path, rank: int) -> tuple[list[Kernel], list[tuple[int,
     """Return NCCL's kernels of a report of one rank, and the times in which its GPU computes."""
     with closing(sqlite3.connect(report)) as database:
         (utc,) = database.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME").fetchone()
-        kernels = [
-            *_read_collectives(database, rank, utc),
-            *_read_messages(database, rank, utc),
-        ]
+        kernels = [*_read_collectives(database, rank, utc), *_read_messages(database, rank, utc)]
         compute = database.execute(
             """SELECT k.start, k."end" FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN StringIds s ON s.id = k.shortName
             WHERE s.value NOT LIKE 'nccl%' ORDER BY k.start"""

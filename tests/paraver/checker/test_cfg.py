@@ -138,9 +138,7 @@ def test_rules_that_are_kept(tmp_path: Path, start: str, new: list[str]) -> None
     assert result.problems == result.warnings == []
 
 
-WARNED = [
-    ("Analyzer2D.DataWindow", [], "a histogram without Analyzer2D.DataWindow: Paraver takes its control window"),
-]
+WARNED = [("Analyzer2D.DataWindow", [], "a histogram without Analyzer2D.DataWindow: Paraver takes its control window")]
 
 
 @pytest.mark.parametrize(("start", "new", "message"), WARNED, ids=[case[2] for case in WARNED])

@@ -54,12 +54,7 @@ BROKEN = [
         "colour of 65536: Paraver's palette would grow to hold it (65535 at most)",
     ),
     ("# ranges", ["EVENT_TYPE"], 1, "EVENT_TYPE block without an event type before this line"),
-    (
-        "9701",
-        ["0 9701"],
-        0,
-        "event type 9701 has no label: Paraver skips the line",
-    ),
+    ("9701", ["0 9701"], 0, "event type 9701 has no label: Paraver skips the line"),
     ("9701", ["9701 More bytes"], 0, "'9701 More bytes' is not 'gradient type label', VALUES or PRECISION"),
     ("9701", ["0 9701 Bytes"], 0, "event types 9700 and 9701 have the same label 'Bytes'"),
     ("9701", ["0 9600 Range"], 0, "event type 9600 is declared on line 20 already"),
@@ -76,12 +71,7 @@ BROKEN = [
         0,
         "the label of value 2 of event type 9600 has 2000 characters, 2000 are too many",
     ),
-    (
-        "zweite",
-        ["2 two", "VALUES"],
-        1,
-        "a second VALUES in one block: each group of types needs its own EVENT_TYPE",
-    ),
+    ("zweite", ["2 two", "VALUES"], 1, "a second VALUES in one block: each group of types needs its own EVENT_TYPE"),
     ("zweite", ["2 two", "0 9999 Other"], 1, "value 0 of event type 9600 is labelled twice"),
     ("PRECISION", ["PRECISION x"], 0, "'PRECISION x' is not 'PRECISION digits'"),
     (

@@ -28,8 +28,7 @@ def test_launches_traced_as_a_whole(tmp_path: Path) -> None:
     trace, summary = translate_reports([report], tmp_path / "x.prv", "cuda_graphs,cuda_api,launch_lines")
     zero = read_utc(report) - summary.start_utc_ns
     launches = read_rows(
-        report,
-        "SELECT start, end, streamId, graphId, graphExecId, correlationId FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+        report, "SELECT start, end, streamId, graphId, graphExecId, correlationId FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
     )
     assert len(launches) == 20
     launched = pair_intervals(trace, GRAPH)

@@ -67,11 +67,7 @@ def shown(trace: Trace, *event_types: int) -> list[tuple[int, int, int, str]]:
 
 def test_kinds_of_each_activity(translated: tuple[Trace, dict[str, int], tuple[int, int]]) -> None:
     trace, dropped, counts = translated
-    assert shown(trace, OTHER) == [
-        (10, 100, 0, "Compute construct"),
-        (20, 30, 0, "Wait"),
-        (110, 120, 0, "Device init"),
-    ]
+    assert shown(trace, OTHER) == [(10, 100, 0, "Compute construct"), (20, 30, 0, "Wait"), (110, 120, 0, "Device init")]
     assert shown(trace, DATA) == [
         (40, 80, 0, "Enter data"),
         (50, 60, 0, "Enqueue upload"),

@@ -348,10 +348,7 @@ def test_unknown_communicators_and_absent_ranks() -> None:
     run.sends[2].communicator = UNKNOWN
     pairs, result = matched(run, {0, 1}, {0, 1}, set())
     assert pairs == run.pairs
-    assert result.dropped == {
-        "its partner is a rank without a report": 1,
-        "its communicator is not recorded": 1,
-    }
+    assert result.dropped == {"its partner is a rank without a report": 1, "its communicator is not recorded": 1}
 
 
 @pytest.mark.slow

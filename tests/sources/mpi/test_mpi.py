@@ -319,10 +319,7 @@ def test_reports_of_some_ranks_only(shared_reports: Path, tmp_path: Path) -> Non
     messages = list_messages(trace)
     assert len(messages) == counts.written == between[0] + sendrecv + persistent == 15
     assert set(messages["send_row"]) == {0} and set(messages["receive_row"]) == {1}
-    assert counts.dropped == {
-        "its partner is a rank without a report": 27,
-        "received, and no send was recorded": 3,
-    }
+    assert counts.dropped == {"its partner is a rank without a report": 27, "received, and no send was recorded": 3}
     assert counts.read == counts.written + 30
 
 

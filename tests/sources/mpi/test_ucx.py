@@ -114,9 +114,6 @@ def test_more_transfers_at_a_time_than_lanes_are_counted(tmp_path: Path) -> None
 
 
 def test_workers_alone_are_no_events(tmp_path: Path) -> None:
-    tables = {
-        "UCP_WORKERS": (("globalTid", "workerUid"), [(MAIN, HERE)]),
-        "UCP_EVENTS": (CALLS, [(10, 30, WORKER, 0)]),
-    }
+    tables = {"UCP_WORKERS": (("globalTid", "workerUid"), [(MAIN, HERE)]), "UCP_EVENTS": (CALLS, [(10, 30, WORKER, 0)])}
     trace, _ = translate_reports([export(tmp_path / "a.sqlite", STRINGS, tables)], tmp_path / "x.prv", "ucx")
     assert len(trace.names["THREAD"]) == 1

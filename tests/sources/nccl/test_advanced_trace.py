@@ -129,10 +129,7 @@ def test_a_send_and_a_receive_with_one_id_are_a_message(tmp_path: Path) -> None:
     trace, result = translate_reports(paths, tmp_path / "a.prv", SOURCES)
     lines = trace.communications[trace.communications["tag"] == truth.MESSAGE]
     begin, end = (lines[name] + result.start_utc_ns - UTC for name in ("send_logical", "receive_logical"))
-    assert sorted(zip(begin, end, lines["size"], strict=True)) == [
-        (1080, 2180, 1024),
-        (2080, 1180, 1024),
-    ]
+    assert sorted(zip(begin, end, lines["size"], strict=True)) == [(1080, 2180, 1024), (2080, 1180, 1024)]
 
 
 def test_a_kernel_on_another_thread_belongs_to_the_group_with_its_id(tmp_path: Path) -> None:
@@ -158,11 +155,7 @@ def test_channels_and_proxies_have_rows_of_their_own_if_asked_for(tmp_path: Path
     assert not {9511, 9512} & set(plain.events["type"])
     trace, result = translate_reports([path], tmp_path / "a.prv", SOURCES, SourceOptions(nccl_channels=True))
     found = {
-        (
-            trace.names["THREAD"][row],
-            trace.values[kind][value] if value else "",
-            time + result.start_utc_ns - UTC,
-        )
+        (trace.names["THREAD"][row], trace.values[kind][value] if value else "", time + result.start_utc_ns - UTC)
         for kind, row, value, time in trace.events[["type", "row", "value", "time"]].itertuples(index=False)
         if kind in (9511, 9512)
     }

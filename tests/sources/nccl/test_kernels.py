@@ -125,11 +125,7 @@ def test_threads_and_processes_have_groups_of_their_own(tmp_path: Path) -> None:
     """Calls at one time on other threads are in no group; correlation ids are a process's own."""
     path = tmp_path / "report.sqlite"
     other = {"process": 88, "thread": 88}
-    calls = [
-        *group([all_reduce(10, 1)]),
-        all_reduce(10, 16, thread=78),
-        all_reduce(500, 256, process=88, thread=88),
-    ]
+    calls = [*group([all_reduce(10, 1)]), all_reduce(10, 16, thread=78), all_reduce(500, 256, process=88, thread=88)]
     kernels = [
         kernel(0, ALL_REDUCE),
         Kernel(1010, 1015, ALL_REDUCE, 11, stream=8, thread=78),

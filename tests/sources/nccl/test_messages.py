@@ -16,18 +16,7 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.result import SourceAccount
 from tests.sources.nccl import nccl_reports as reports
 from tests.sources.nccl import nccl_truth as truth
-from tests.sources.nccl.nccl_reports import (
-    COMMUNICATOR,
-    DEVICES,
-    OPERATION,
-    PEER,
-    RANK,
-    RANKS,
-    SIZE,
-    UTC,
-    Call,
-    Kernel,
-)
+from tests.sources.nccl.nccl_reports import COMMUNICATOR, DEVICES, OPERATION, PEER, RANK, RANKS, SIZE, UTC, Call, Kernel
 from tests.sources.small_reports import get_account, translate_reports
 from tests.trace_reader import Trace
 

@@ -231,11 +231,7 @@ _SIZED = {1: "b", 2: "B", 3: "h", 4: "H", 5: "i", 6: "I", 8: "Q", 12: "B", 16: "
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(
-    st.lists(st.sampled_from(sorted(_SIZED)), min_size=1, max_size=8),
-    st.booleans(),
-    st.integers(0, 2**64 - 1),
-)
+@given(st.lists(st.sampled_from(sorted(_SIZED)), min_size=1, max_size=8), st.booleans(), st.integers(0, 2**64 - 1))
 def test_fields_lie_where_a_c_compiler_puts_them(kinds: list[int], offsets_given: bool, seed: int) -> None:
     """Python's struct aligns as C does; offsets are in the table (0 as NULL) or follow from the types."""
     values = [(seed >> (5 * i)) & 0x3F for i in range(len(kinds))]

@@ -195,6 +195,4 @@ def test_fields_without_a_name_have_that_of_their_description(tmp_path: Path) ->
         "GENERIC_EVENT_TYPES": (TYPES, [(TYPE, 50, 1, '{"Fields":[{"Name":"rx"},{"Name":"tx [MB]"}]}')]),
         "GENERIC_EVENT_TYPE_FIELDS": (FIELDS, [(TYPE, i, 99, 8 * i, 8, SIGNED) for i in range(3)]),
     }
-    assert shown(tmp_path, tables) == [
-        ("plugin", 0, {"Plugin: rx": 7, "Plugin: tx [MB]": 8, "Plugin: field 2": 9}),
-    ]
+    assert shown(tmp_path, tables) == [("plugin", 0, {"Plugin: rx": 7, "Plugin: tx [MB]": 8, "Plugin: field 2": 9})]

@@ -246,11 +246,7 @@ def test_hints_for_copies_follow_their_memory(copies: dict[tuple[str, str], int]
 
 @pytest.mark.parametrize(
     ("migrations", "copies", "hint"),
-    [
-        (9, 0, bottlenecks.UNEXPLAINED_MIGRATIONS),
-        (8, 9, bottlenecks.UNEXPLAINED),
-        (0, 0, bottlenecks.UNEXPLAINED),
-    ],
+    [(9, 0, bottlenecks.UNEXPLAINED_MIGRATIONS), (8, 9, bottlenecks.UNEXPLAINED), (0, 0, bottlenecks.UNEXPLAINED)],
 )
 def test_hints_for_unexplained_gaps_follow_the_migrations(migrations: int, copies: int, hint: Bottleneck) -> None:
     """No call launches a migration, so that at least as many gaps as migrations may end with one."""

@@ -18,18 +18,7 @@ from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.verdict import Verdict
 from nsys2prv_ng.summary.waits.numbers import Excess, LateCost, WaitNumbers
 from tests.summary.made_summary import make_losses, make_rank, make_summary
-from tests.summary.made_waits import (
-    DEPENDENCY,
-    DEVICE,
-    LAUNCH,
-    MS,
-    NO_MPI,
-    S,
-    cost_of,
-    culprit_of,
-    rank_of,
-    waits_of,
-)
+from tests.summary.made_waits import DEPENDENCY, DEVICE, LAUNCH, MS, NO_MPI, S, cost_of, culprit_of, rank_of, waits_of
 
 JOB = replace(make_summary(None), duration_ns=10 * S)
 """A job of 10 s. Of two ranks, 2 % are 400 ms, and 10 % are 2 s."""

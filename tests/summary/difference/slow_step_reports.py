@@ -11,16 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from sqlite3 import connect
 
-from tests.sources.nccl.nccl_reports import (
-    COMMUNICATOR,
-    OPERATION,
-    RANK,
-    RANKS,
-    SIZE,
-    Call,
-    Kernel,
-    write_nccl_report,
-)
+from tests.sources.nccl.nccl_reports import COMMUNICATOR, OPERATION, RANK, RANKS, SIZE, Call, Kernel, write_nccl_report
 
 US, MS = 10**3, 10**6
 STEPS, LATE = 14, 1

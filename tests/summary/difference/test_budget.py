@@ -100,12 +100,7 @@ def test_main_threads_where_there_are_no_gpus() -> None:
     windows = list_windows(threads, by_step=True)
     assert windows.unit == "main thread"
     rows = {row.name: row.a_ns for row in make_budget(windows, windows)}
-    assert rows == {
-        "user code": 5 * MS,
-        "in CUDA": 2_500_000,
-        "in MPI or imbalance": 2_500_000,
-        REST: 0,
-    }
+    assert rows == {"user code": 5 * MS, "in CUDA": 2_500_000, "in MPI or imbalance": 2_500_000, REST: 0}
     # GPUs on one side only: the parts are not the same, so that only the steps themselves can be compared.
     assert [row.name for row in make_budget(windows, list_windows(found, by_step=True))] == [NOT_DIVIDED]
 

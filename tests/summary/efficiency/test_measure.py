@@ -286,12 +286,7 @@ def test_names_of_reports_stay_on_their_line(width: int) -> None:
     named = IN_STEPS._replace(idle_by_range={hostile: 8 * MS})
     numbers = rate(FOUND._replace(in_steps=named))
     steps = replace(
-        describe_step_numbers(),
-        name=hostile,
-        ranks=[
-            make_rank(None, hostile, 1, 1),
-            make_rank(1, "rank 1", 2, 2),
-        ],
+        describe_step_numbers(), name=hostile, ranks=[make_rank(None, hostile, 1, 1), make_rank(1, "rank 1", 2, 2)]
     )
     assert describe_parts(numbers, steps).isprintable()
     for line in (line for lines in format_efficiency(numbers, steps, width) for line in lines):

@@ -27,13 +27,7 @@ from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.text.layout import format_grid
 from tests.conftest import Unpacked
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, PEER, RANK, RANKS, SIZE, Call, Kernel, write_nccl_report
-from tests.summary.links.links_truth import (
-    Message,
-    list_sent_bytes,
-    read_blocking_mpi,
-    read_nccl,
-    read_ring,
-)
+from tests.summary.links.links_truth import Message, list_sent_bytes, read_blocking_mpi, read_nccl, read_ring
 from tests.summary.made import IN_STEPS, summarize_reports
 from tests.tiers import cases
 

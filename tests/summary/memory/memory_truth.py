@@ -79,14 +79,8 @@ class Program:
                 calls.append((change.time - 100, change.time + 100, thread, change.call, n))
             place = self.process, change.device, 1 + change.device
             rows.append((change.time, *place, change.address, change.bytes, change.kind, int(change.is_free), n))
-        memory = (
-            (*_PLACE, "address", "bytes", "memKind", "memoryOperationType", "correlationId"),
-            rows,
-        )
-        launched = (
-            ("end", *_PLACE, "streamId", "shortName", "demangledName", "correlationId"),
-            kernels,
-        )
+        memory = ((*_PLACE, "address", "bytes", "memKind", "memoryOperationType", "correlationId"), rows)
+        launched = (("end", *_PLACE, "streamId", "shortName", "demangledName", "correlationId"), kernels)
         gpus = [(n, "GPU", f"uuid {n}") for n in range(self.devices)]
         tables = {
             "NVTX_EVENTS": (("eventType", "start", "end", "text", "globalTid"), ranges),

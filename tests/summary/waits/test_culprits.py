@@ -233,12 +233,7 @@ def test_the_longest_wait(shared_reports: Path, unpacked: Unpacked, name: str, t
 @pytest.mark.all_sets
 @pytest.mark.parametrize(
     "chosen",
-    [
-        Selection(window=(20 * MS, None)),
-        Selection(nvtx_range="iteration*"),
-        Selection(),
-        Selection(skips_warmup=True),
-    ],
+    [Selection(window=(20 * MS, None)), Selection(nvtx_range="iteration*"), Selection(), Selection(skips_warmup=True)],
     ids=["later", "ranges", "nothing", "steps"],
 )
 def test_a_summary_of_the_longest_wait_alone(shared_reports: Path, unpacked: Unpacked, chosen: Selection) -> None:
