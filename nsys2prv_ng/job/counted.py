@@ -130,4 +130,4 @@ class CountedEvents:
     def _find_launched(self, place: IntArray, begin: IntArray) -> tuple[BoolArray, IntArray]:
         """Return whether the launch of each operation is recorded, and its time (ns)."""
         at = find_rows([self.launched.place, self.launched.begin], [place, begin])
-        return np.append(self.launched.is_known, False)[at], pick(self.launched.launched, at, 0)
+        return pick(self.launched.is_known, at, False), pick(self.launched.launched, at, 0)

@@ -9,6 +9,7 @@ import numpy as np
 from nsys2prv_ng.analysis.path.critical_path import count_lane_events
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver.value_tables import HANDS_OVER
@@ -190,7 +191,7 @@ class Totals:
         """Return the time of calls by name, without what they waited for, and without calls that wait for threads."""
         lanes = self._model.lanes
         chosen = self._on_host & (self._model.graph.kind == CALL)
-        sums = self._add_up(chosen, np.append(lanes.call_name, NONE)[self._model.edge_call], lanes.names)
+        sums = self._add_up(chosen, pick(lanes.call_name, self._model.edge_call, NONE), lanes.names)
         skipped = HANDS_OVER if self._model.job.steps is not None else {*HANDS_OVER, *self._list_starting()}
         return {name: ns for name, ns in sums.items() if name not in skipped}
 
@@ -207,7 +208,7 @@ class Totals:
     def measure_classes(self) -> dict[str, int]:
         """Return the time of kernels by class."""
         index, names = self._model.kernel_class
-        key = np.append(index, NONE)[self._model.edge_operation]
+        key = pick(index, self._model.edge_operation, NONE)
         return self._add_up(self._runs & (key >= 0), key, names)
 
     def measure_kinds(self, *kinds: int) -> int:

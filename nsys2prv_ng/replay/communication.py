@@ -102,7 +102,7 @@ def _list_collectives(job: Job, waits: Waits, items: Items, first_node: int) -> 
     number = np.repeat(np.arange(len(operations)), np.diff(operations.first))
     is_call = mark_mpi(table, operations.part)
     begin = items.find(is_call, parts.row, parts.begin)
-    is_split = np.append(waits.has_parts, False)[find_rows([waits.row, waits.begin], [parts.row, parts.begin])]
+    is_split = pick(waits.has_parts, find_rows([waits.row, waits.begin], [parts.row, parts.begin]), False)
     known = (begin >= 0) & is_split
     kind = table.kind[operations.part].astype(np.int64)
     known &= np.isin(kind, (SYNCHRONISING, FROM_ROOT, TO_ROOT))

@@ -10,6 +10,7 @@ import numpy as np
 from nsys2prv_ng.analysis.host_activity import find_main_threads
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.path.streams import Span
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_starts, list_rows, sort_rows, take_groups
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray, Integers, IntTable
 from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost, overlay
@@ -151,7 +152,7 @@ class RangeFinder:
         operations, threads = lanes.operations, lanes.thread_row.size
         edges = np.flatnonzero(mark_kinds(graph.kind, (*ON_HOST, *NETWORK, STAGE)) & (edge_thread >= 0))
         end = graph.time[graph.to[edges]]
-        call_begin = np.append(lanes.calls.begin, 0)[edge_call[edges]]
+        call_begin = pick(lanes.calls.begin, edge_call[edges], 0)
         begin = np.where(graph.kind[edges] == CODE, end - graph.weight[edges], call_begin)
         sent = np.flatnonzero((operations.thread >= 0) & (lanes.launch >= 0))
         launched = operations.launched[sent]

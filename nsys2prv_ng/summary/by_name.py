@@ -11,6 +11,7 @@ import numpy as np
 
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import Table, drop_columns, encode_key, make_objects, make_rows, sort_groups
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows, list_rows, sort_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
@@ -59,7 +60,7 @@ def sum_names(job: Job, index: int, counted: CountedEvents, waiting: WaitingInRa
 
     def find_kernel_waits(place: IntArray, begin: IntArray) -> IntArray:
         at = find_rows([job.new_row[shown.row], shown.begin], [rows[place], begin])
-        return np.append(shown.wait, 0)[at]
+        return pick(shown.wait, at, 0)
 
     task_of_place = job.find_tasks(rows)
     return NameSums(

@@ -107,7 +107,8 @@ def _list_rows(summary: JobSummary, losses: Losses) -> list[tuple[str, int, str]
     rows = [(part.label, part.ns, "") for part in windows.list_parts(losses) if part.key != "host_ns"]
     case = Case(summary)
     in_mpi, mpi_ns = case.host_mpi_calls, case.host_in_mpi_ns
-    for call, ns in in_mpi.most_common(1):
+    if in_mpi:
+        call, ns = in_mpi.most_common(1)[0]
         rows.append((_HOST_IN_MPI, mpi_ns, f"  mostly in {quote_name(call)}" if 2 * ns > in_mpi.total() else ""))
     main = windows.find_main_range(losses)
     ranges = Counter[str]() if main is None else Counter({main.range: 1})
@@ -116,7 +117,8 @@ def _list_rows(summary: JobSummary, losses: Losses) -> list[tuple[str, int, str]
         for (range_, call), (ns, _) in case.host_gaps.items():
             ranges[range_] += 0 if call in in_mpi else ns
     place = ""
-    for range_, ns in ranges.most_common(1):
+    if ranges:
+        range_, ns = ranges.most_common(1)[0]
         is_main = 2 * ns > ranges.total() and range_ != name_step_range(summary)
         place = f"  mostly {describe_place(range_)}" if is_main else ""
     return [*rows, (windows.PARTS["host_ns"], losses.host_ns - mpi_ns, place)]

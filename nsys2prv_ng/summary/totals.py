@@ -10,6 +10,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import load_outermost_calls, load_thread_ranges, map_main_threads
 from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_objects, sum_table
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.step_functions import NOTHING
@@ -92,7 +93,7 @@ def sum_launched(report: ReportRecords, store: Store, counted: CountedEvents) ->
     line = np.flatnonzero(is_kernel & counted.mark_operations(kernels.place, kernels.begin))
     launches = load_launches(report, store)
     at = launches.find(kernels.place[line], kernels.begin[line])
-    thread, sent = np.append(launches.thread, ABSENT)[at], np.append(launches.sent, 0)[at]
+    thread, sent = pick(launches.thread, at, ABSENT), pick(launches.sent, at, 0)
     ranges = load_thread_ranges(report, np.unique(launches.thread), store)
     inside = np.full(line.size, NOTHING, np.int64)
     for number, steps in ranges.steps.items():
@@ -145,7 +146,7 @@ def sum_nccl(
         """Return the bytes of the payload that starts at the same place and time as each event; -1 without one."""
         rows = np.flatnonzero(among)
         at = find_rows([payload.place[rows], payload.begin[rows]], [events.place[lines], events.begin[lines]])
-        return np.where(at >= 0, np.append(size[rows], 0)[at], -1)
+        return np.where(at >= 0, pick(size[rows], at, 0), -1)
 
     calls = load_nvtx_ranges(report, store, lambda domain: domain == families.NCCL_DOMAIN)
     calls = calls.select(np.flatnonzero(counted.mark_host(calls.place, calls.begin)))
@@ -274,4 +275,4 @@ def _count_per_step(table: Table, task: IntArray, key: IntArray, step: IntArray,
     found = sum_table(each, ["task", "key"], {"least": "min", "most": "max"})
     is_even = (found["least"] == found["most"]) & (found["steps"] == steps)
     at = find_rows([found["task"], found["key"]], [table["task"], table["key"]])
-    return np.append(np.where(is_even, found["least"], 0), 0)[at]
+    return pick(np.where(is_even, found["least"], 0), at, 0)

@@ -245,7 +245,7 @@ def _find_last_parts(job: Job, waits: Waits, which: IntArray) -> tuple[IntArray,
     """
     row, begin = waits.culprit[which].copy(), waits.culprit_begin[which].copy()
     operations, table = job.operations, job.operations.table
-    kind = np.append(table.kind[operations.leader], OTHER)[waits.operation[which]]
+    kind = pick(table.kind[operations.leader], waits.operation[which], OTHER)
     looked_up = np.flatnonzero((waits.operation[which] >= 0) & ((row < 0) | (kind == TO_ROOT)))
     if looked_up.size:
         parts = place_parts(job, job.operations.part)

@@ -185,7 +185,7 @@ def _describe_segments(
     """Return the segments with rows, names and ranges. Segments of host threads are cut where the range changes."""
     on_host = segments.thread >= 0
     follows = (segments.kind == path.MOVING) & (pick(lanes.operations.culprit, segments.operation, NONE) >= 0)
-    unsure = follows & np.append(lanes.is_unsure, False)[segments.operation]
+    unsure = follows & pick(lanes.is_unsure, segments.operation, False)
     piece, begin, end = np.arange(on_host.size), segments.begin, segments.end
     in_range, ranges = np.full(on_host.size, NONE, np.int64), list[str]()
     if name_ranges:

@@ -239,7 +239,8 @@ def _find_on_hosts(numbers: SlowStepNumbers, summary: JobSummary) -> Iterator[Ex
     ranges = [(name, ns) for name, ns in by_range.most_common(1) if name not in ("", step) and ns >= least]
     places = [Place(kind="range", name=name) for name, _ in ranges]
     inside = "".join(f"in range {quote_name(name)}" for name, _ in ranges)
-    for call, ns in by_call.most_common(1):
+    if by_call:
+        call, ns = by_call.most_common(1)[0]
         where = f"in {quote_name(call)}" if call else "outside traced calls"
         calls = [Place(kind="call", name=call)] if call else []
         yield Explanation(ns, f"{inside}, {where}" if inside else where, [*calls, *places])

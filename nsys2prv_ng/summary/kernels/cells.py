@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
@@ -139,7 +140,7 @@ def measure_kernels(job: Job, index: int, counted: CountedEvents) -> KernelTimes
     step, launched = counted.find_launches(events.place[line], events.begin[line])
     inside = step >= 0
     line, step, launched = line[inside], step[inside], launched[inside]
-    task = np.append(job.tree.task_of_row, -1)[rows[events.place[line]]].astype(np.int64)
+    task = pick(job.tree.task_of_row, rows[events.place[line]], -1).astype(np.int64)
     shape, shapes = _find_shapes(events, name, line)
     beside = _mark_beside(events, number_streams(report)[0][events.place], line)
     step = step if job.scope.counted is None else np.searchsorted(job.scope.counted, step)

@@ -26,6 +26,7 @@ from nsys2prv_ng.analysis.gpus.waiting import map_rows_to_gpus
 from nsys2prv_ng.analysis.waits.clocks import Parts, get_uncertainty
 from nsys2prv_ng.analysis.waits.rules import mark_rendezvous
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
@@ -101,7 +102,7 @@ def _list_of_source(
     one, other = node_of_row[pairs.sender], node_of_row[pairs.receiver]
     error = np.where(one == other, 0.0, bounds[one] + bounds[other])
     rows = [job.new_row[row] for row in (pairs.sender, pairs.receiver)]
-    tasks = [np.append(job.tree.task_of_row, -1)[row] for row in rows]
+    tasks = [pick(job.tree.task_of_row, row, -1) for row in rows]
     ends = tasks if is_mpi else [gpu_of_row[pairs.send_row], gpu_of_row[pairs.receive_row]]
     ends = [end.astype(np.int64) for end in ends]
 
@@ -110,7 +111,7 @@ def _list_of_source(
     wait = [find_rows(every, [side.row, side.begin, side.end]) for side in _get_sides(pairs)]
     is_here = mark_inside(pairs.receive_begin, pairs.receive_end, job.scope.windows)
     is_shown = (ends[0] >= 0) & (ends[1] >= 0) & (tasks[0] >= 0) & (tasks[1] >= 0)
-    counts = known[1] & is_shown & np.append(shown, False)[wait[1]] & is_here
+    counts = known[1] & is_shown & pick(shown, wait[1], False) & is_here
 
     moving = _measure_moving(pairs, ends, is_mpi=is_mpi)
     if is_mpi:

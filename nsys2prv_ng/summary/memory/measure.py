@@ -16,6 +16,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import Devices
 from nsys2prv_ng.analysis.host_activity import load_thread_ranges
 from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_objects, make_rows, sum_table, take_rows
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import FloatArray, FloatTable, IntArray
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.intervals.step_functions import NOTHING, find_latest
@@ -222,8 +223,8 @@ def _find_places(
         own = np.flatnonzero(thread == number)
         inside[own] = steps.get_values(time[own])
     at = find_latest(calls.place, calls.begin, thread, time)
-    value = np.append(calls.get_values(types.CUDA_API), ABSENT)[at]
-    value[time > np.append(calls.end, np.iinfo(np.int64).max)[at]] = ABSENT
+    value = pick(calls.get_values(types.CUDA_API), at, ABSENT)
+    value[time > pick(calls.end, at, np.iinfo(np.int64).max)] = ABSENT
     return inside, value, ranges.names
 
 
@@ -239,8 +240,8 @@ def _sum_calls(
     place, begin, end = calls.place[line], calls.begin[line], calls.end[line]
 
     at = find_latest(changes.place, changes.time, place, end)
-    row = np.where(np.append(changes.time, ABSENT)[at] >= begin, np.append(changes.row, -1)[at], -1)
-    task = np.append(job.tree.task_of_row, -1)[job.tree.rows[index][place]]
+    row = np.where(pick(changes.time, at, ABSENT) >= begin, pick(changes.row, at, -1), -1)
+    task = pick(job.tree.task_of_row, job.tree.rows[index][place], -1)
     for number in np.unique(task).tolist():
         used = [gpu for gpu, device in devices.rows.items() if number in device.tasks]
         if len(used) == 1 and used[0] in levels:

@@ -25,6 +25,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.waiting import map_rows_to_gpus
 from nsys2prv_ng.analysis.waits.clocks import get_uncertainty
 from nsys2prv_ng.analysis.waits.waits import Waits
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, find_starts, list_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.job.open_job import Job
@@ -168,8 +169,8 @@ def load_sides(job: Job, steps: Steps) -> Sides | None:
     pairs = MessagePairs._make([np.concatenate(columns) for columns in zip(*found, strict=True)])
     row, begin = np.append(pairs.send_row, pairs.receive_row), np.append(pairs.send_begin, pairs.receive_begin)
     end, arrived = np.append(pairs.send_end, pairs.receive_end), np.append(pairs.receive_arrived, pairs.send_arrived)
-    gpu = np.append(map_rows_to_gpus(job), -1)[row]
-    step = _find_steps(job, steps, np.append(job.new_row, -1)[row], begin)
+    gpu = pick(map_rows_to_gpus(job), row, -1)
+    step = _find_steps(job, steps, pick(job.new_row, row, -1), begin)
     sent, received = np.split(step, 2)
     inside = (sent >= 0) | (received >= 0)
     both = np.tile(inside, 2)
@@ -200,7 +201,7 @@ def _find_steps(job: Job, steps: Steps, row: IntArray, begin: IntArray) -> IntAr
         at = find_rows([rows[known.place[once]], known.begin[once]], [row[here], begin[here]])
         here, at = here[at >= 0], once[at[at >= 0]]
         task = job.tree.task_of_row[row[here]].astype(np.int64)
-        return here, np.append(steps.step, -1)[steps.host.find(task, known.launched[at])]
+        return here, pick(steps.step, steps.host.find(task, known.launched[at]), -1)
 
     step = np.full(row.size, -1, np.int64)
     for here, found in job.engine.map(find, range(len(job.reports))):

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
@@ -60,7 +61,7 @@ def link_backward(ranges: TimedRanges, key: IntArray, names: Sequence[str]) -> t
     head, around = head[forward >= 0], forward[forward >= 0]
     is_operator = np.array([_OPERATOR.match(name) is not None for name in names], np.bool_)[key]
     is_operator |= is_backward | has_number
-    while (inside := np.append(is_operator, False)[around]).any():
+    while (inside := pick(is_operator, around, False)).any():
         around = np.where(inside, ranges.parent[around], around)
     is_over = (around >= 0) & (ranges.end[around] < ranges.begin[head])
     return head[is_over], around[is_over]
@@ -101,7 +102,7 @@ def _find_forward(ranges: TimedRanges, operators: IntArray, head: IntArray, numb
     moves = np.cumsum(~is_first & (np.diff(ranges.place[sorted_operators], prepend=-1) != 0))
     start = np.maximum.accumulate(np.where(is_first, np.arange(moves.size), 0))
     of_one_thread = np.append(moves == moves[start], False)
-    is_found = (np.append(of_operator, -1)[last] == group[~is_operator]) & of_one_thread[last]
+    is_found = (pick(of_operator, last, -1) == group[~is_operator]) & of_one_thread[last]
     found = np.full(head.size, -1, np.int64)
-    found[order[~is_operator] - operators.size] = np.where(is_found, np.append(sorted_operators, -1)[last], -1)
+    found[order[~is_operator] - operators.size] = np.where(is_found, pick(sorted_operators, last, -1), -1)
     return found

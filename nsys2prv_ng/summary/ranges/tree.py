@@ -20,6 +20,7 @@ import numpy as np
 
 from nsys2prv_ng.analysis.host_activity import find_main_threads
 from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_objects, make_rows, sum_table, take_rows
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, sort_nested
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
@@ -50,7 +51,7 @@ def sum_by_range(report: ReportRecords, task_of_place: IntArray, store: Store, c
     is_operation = np.arange(at.size + opened.size) < at.size
     length = np.concatenate([operations.end - operations.begin, (ranges.end - ranges.begin)[opened]])
     table = {
-        "node": np.concatenate([np.append(nodes.of_range, -1)[nested.inside], nodes.of_range[opened]]),
+        "node": np.concatenate([pick(nodes.of_range, nested.inside, -1), nodes.of_range[opened]]),
         "task": task_of_place[np.concatenate([operations.place, ranges.place[opened]])],
         "count": ~is_operation,
         "host_ns": np.where(is_operation, 0, length),
@@ -69,7 +70,7 @@ def find_ranges(report: ReportRecords, store: Store, counted: CountedEvents) -> 
     The operations are `counted.launched`, those outside the time that numbers cover included.
     """
     ranges, nested, nodes = _nest_report(report, store, counted, counted.launched)
-    node, number = np.unique(np.append(nodes.of_range, -1)[nested.inside], return_inverse=True)
+    node, number = np.unique(pick(nodes.of_range, nested.inside, -1), return_inverse=True)
     paths = _list_paths(nodes, ranges, node.tolist())
     return number, [paths[each] for each in node.tolist()]
 
@@ -117,7 +118,7 @@ def _nest(report: ReportRecords, ranges: NvtxRanges, thread: IntArray, sent: Int
     parent = found.parent.copy()
     parent[outermost] = of_main[bare.size :]
     more = np.zeros(parent.size, np.int64)  # ranges of the main thread around an outermost range
-    more[outermost] = np.where(parent[outermost] >= 0, np.append(found.depth, 0)[parent[outermost]] + 1, 0)
+    more[outermost] = np.where(parent[outermost] >= 0, pick(found.depth, parent[outermost], 0) + 1, 0)
     root = np.maximum.accumulate(np.where(found.parent < 0, np.arange(parent.size), 0))
     return _Nested(parent, found.depth + more[root], inside)
 
@@ -167,7 +168,7 @@ def _make_nodes(key: IntArray, nested: _Nested) -> _Nodes:
     parents, keys, size = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], 0
     by_level = np.argsort(nested.level, kind="stable")
     for level, here in enumerate(np.split(by_level, np.cumsum(np.bincount(nested.level))[:-1])):
-        around = np.append(of_range, -1)[nested.parent[here]]
+        around = pick(of_range, nested.parent[here], -1)
         if level >= DEEPEST:
             of_range[here] = around
             continue
@@ -196,10 +197,10 @@ def _limit(table: Table, nodes: _Nodes) -> Table:
         if not kept[node]:
             parent = nodes.parent[node]
             target[node] = target[parent] if parent >= 0 else -1
-    is_other = np.append(~kept, False)[table["node"]]
+    is_other = pick(~kept, table["node"], False)
     limited = {
         **table,
-        "node": np.append(target, -1)[table["node"]],
+        "node": pick(target, table["node"], -1),
         "unlisted_ns": np.where(is_other, table["own_ns"], 0),
         **{name: np.where(is_other, 0, table[name]) for name in ("own_ns", "count", "host_ns")},
     }

@@ -23,6 +23,7 @@ import numpy as np
 from nsys2prv_ng.analysis.waits.late_hosts import load_host_activity, sort_waits, sum_costs
 from nsys2prv_ng.analysis.waits.late_reasons import NEEDED, NONE, WHY, LateReasons
 from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_objects, make_rows, sum_table, take_rows
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_rows, find_starts, sort_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.windows import mark_inside
@@ -97,7 +98,7 @@ def _choose_reasons(job: Job, late: LateReasons) -> IntArray:
                 launches = load_launches(report, job.store)
                 launch = find_rows([rows[launches.place], launches.begin], [row, begin])
                 # If a launch was before a window, its line starts with the window.
-                hidden |= (launch >= 0) & np.isin(np.append(launches.sent, 0)[launch], lows)
+                hidden |= (launch >= 0) & np.isin(pick(launches.sent, launch, 0), lows)
     reason = late.reason.copy()
     reason[unknown[hidden]] = _NOT_SELECTED
     return reason

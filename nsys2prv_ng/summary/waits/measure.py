@@ -16,6 +16,7 @@ from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
 from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY, NOT_MATCHED, REASONS
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import sum_table
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMPUTE, WHOLE_GRAPH
@@ -250,7 +251,7 @@ def _sum_by_task(
     parted, wait = waits.has_parts[pieces.at], pieces.until - pieces.begin
     np.add.at(wait_ns, task, wait)
     np.add.at(transfer, task[parted], (pieces.end - pieces.until)[parted])
-    row = np.append(job.new_row, -1)[waits.culprit[pieces.at]]  # the appended one stands for nobody
+    row = pick(job.new_row, waits.culprit[pieces.at], -1)  # the appended one stands for nobody
     blamed = np.flatnonzero((row >= 0) & (wait > 0))
     culprit, operation = job.tree.task_of_row[row[blamed]], waits.operation[pieces.at[blamed]]
     np.add.at(caused, culprit, wait[blamed])
@@ -259,7 +260,7 @@ def _sum_by_task(
     last = _count_by_task(culprit[~message], operation[~message], tasks)
 
     number = np.repeat(np.arange(len(job.operations)), np.diff(job.operations.first))
-    part_row = np.append(job.new_row, -1)[part_row]
+    part_row = pick(job.new_row, part_row, -1)
     shown = np.flatnonzero((part_row >= 0) & _mark_collectives(job, waits, pieces)[number])
     collectives = _count_by_task(job.tree.task_of_row[part_row[shown]], number[shown], tasks)
     return {
@@ -331,7 +332,7 @@ def measure_bandwidth(job: Job, waits: Waits, parts: Parts, shown: IntArray) -> 
         return []
     at = find_rows([waits.row, waits.begin, waits.end], [parts.row, parts.begin, parts.end])
     code, _ = encode_rows(parts.row, parts.begin, parts.end)
-    is_chosen = (np.append(job.new_row, -1)[parts.row] >= 0) & mark_inside(parts.begin, parts.end, job.scope.windows)
+    is_chosen = (pick(job.new_row, parts.row, -1) >= 0) & mark_inside(parts.begin, parts.end, job.scope.windows)
     usable = np.isin(at, shown) & (np.bincount(code)[code] == 1) & is_chosen
     moving = np.zeros(at.size, np.int64)
     usable[usable] = waits.is_split[at[usable]] & ~waits.is_mpi[at[usable]]
