@@ -80,6 +80,10 @@ def test_classes_within_each_other() -> None:
     assert repr(node) == "Node(inside=[...])"
 
 
+FROZEN = ("Change", "Scope", "Selection")
+"""What many share: it costs 0.3 ms a class."""
+
+
 def test_every_dataclass_of_the_package_is_made_in_this_way() -> None:
     """Those that have eq=False alone are equal only to themselves."""
     count = 0
@@ -89,7 +93,8 @@ def test_every_dataclass_of_the_package_is_made_in_this_way() -> None:
                 if ast.unparse(decorator).startswith("dataclass"):
                     assert isinstance(decorator, ast.Call), path
                     chosen = {keyword.arg: ast.unparse(keyword.value) for keyword in decorator.keywords}
-                    assert chosen.get("eq") == "False" and "frozen" not in chosen, (path, node.name)
+                    assert chosen.get("eq") == "False", (path, node.name)
+                    assert "frozen" not in chosen or node.name in FROZEN, (path, node.name)
                     assert not node.bases or chosen.get("repr") == "False", (path, node.name)
                     assert node.bases or "repr" not in chosen, (path, node.name)
                     count += 1

@@ -95,17 +95,17 @@ def merge(folder: AnyPath, output: AnyPath, options: calls.MergeOptions) -> Tran
     if not find_shards([shards]):
         raise UsageError(f"{shards}: holds no reports that nsys2prv-ng shard read")
     plan, progress = make_merge_plan(options), options.display
+    if not options.only:
+        with choose_engine(options, plan, trace.parent, trace.name) as chosen:
+            return run([shards], trace, chosen, progress)
     with announce_compilation(progress.note):
+        if options.only == "join":
+            return join_parts(shards, trace, plan, progress)
         if options.only == "plan":
             parts = plan_parts(shards, trace, plan, options.parts, progress)
             progress.note(f"{trace}: planned in {count_noun(parts, 'part')}")
-        elif options.only == "write":
-            progress.note(write_one_part(shards, _find_part(options.part)))
-        elif options.only == "join":
-            return join_parts(shards, trace, plan, progress)
         else:
-            with choose_engine(options, plan, trace.parent, trace.name) as chosen:
-                return run([shards], trace, chosen, progress)
+            progress.note(write_one_part(shards, _find_part(options.part)))
     return None
 
 

@@ -25,7 +25,7 @@ _MODULES = {
     "accelerate.commands.launch": "accelerate",
     "deepspeed.launcher.runner": "deepspeed",
 }
-"""The same programs as modules: python -m torch.distributed.run."""
+"""The modules of these programs: python -m torch.distributed.run."""
 _STARTS_ALL = ("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun", "jsrun", "aprun")
 """Programs that start the ranks of all nodes."""
 _RUNNERS = ("uv", "poetry", "pdm", "pipenv", "hatch", "pixi", "conda", "mamba", "micromamba")

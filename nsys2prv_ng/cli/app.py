@@ -35,6 +35,9 @@ from nsys2prv_ng.version import __version__
 
 _PROGRAM = "nsys2prv-ng"
 _OF_PROGRAM = ("-h", "--help", "-V", "--version")
+_CUT_HAS_GONE = (
+    "cut has gone: translate --time writes a window, and wxParaver's Cut & Filter or paramedir -c cuts a trace"
+)
 
 
 class CommandGroup(TyperGroup):
@@ -112,6 +115,8 @@ def put_command_first(words: list[str], commands: Mapping[str, Any]) -> list[str
     if words[0].startswith("-"):
         at = _find_command(words, commands, take_values)
         return ["translate", *words] if at is None else [words[at], *words[:at], *words[at + 1 :]]
+    if not is_file and words[0] == "cut":
+        raise UsageError(_CUT_HAS_GONE)
     if not is_file and (nearest := _guess(words[0], [*commands, "help"])):
         raise UsageError(f"{escape_unprintable(words[0])}: no such command or report; did you mean {nearest}?")
     return ["translate", *words]

@@ -62,7 +62,9 @@ def print_remedies(
     if remedies:
         print("what helps, added to translate:")
     for words, option, value in remedies:
-        print(f"  {words}\n    {find_flag(option)} {value}".rstrip())
+        print(f"  {words}")
+        if option:
+            print(f"    {find_flag(option)} {value}".rstrip())
 
 
 def find_begin(options: JobOptions) -> int | None:

@@ -1,4 +1,4 @@
-"""Makes the tables of a comparison; result.py, markdown.py and pages lay them out."""
+"""Makes the tables of a comparison; result.py and pages lay them out."""
 
 from __future__ import annotations
 

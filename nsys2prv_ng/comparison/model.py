@@ -27,7 +27,7 @@ class Side(NamedTuple):
 
     label: str
     summary: JobSummary
-    """The numbers of the tables: of the only capture, or of the typical one of several (captures.py)."""
+    """The numbers of the tables: of the only capture, or of the typical one of several (sides.py)."""
     captures: tuple[JobSummary, ...] = ()
     """All captures, if there are several."""
 

@@ -1,4 +1,4 @@
-"""Makes the labelled lines of a comparison, and formats its numbers; result.py, markdown.py and pages lay them out."""
+"""Makes the labelled lines of a comparison, and formats its numbers; result.py and pages lay them out."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Scope(ValueClass):
     """The chosen time of a job. All times are on the common clock (ns)."""
 

@@ -4,7 +4,7 @@ A class of options is a dataclass, and each of its fields describes one option:
 
     ranks: Numbers = Option("Only these ranks.", metavar="0-3,8", shown="all")
 
-The type of a field says what may be given, what is kept, and which function makes the one of the other:
+The type of a field says what may be given, what is kept, and which function converts one to the other:
 
     Numbers = Annotated[Option[str | Iterable[int] | None, tuple[int, ...] | None], parse_numbers]
 

@@ -124,7 +124,10 @@ def format_memory(size: float) -> str:
 
 
 class Remedy(NamedTuple):
-    """What makes a trace smaller, in words, and the option of a translation that does it, with its value as typed."""
+    """What makes a trace smaller, in words, and the option of a translation that does it, with its value as typed.
+
+    The option is empty if another program does it.
+    """
 
     words: str
     option: str
@@ -137,7 +140,7 @@ def find_remedies(
     """Return the useful remedies for a trace that needs more than `limit` bytes of memory, the strongest first.
 
     `details`: the records of each source that can be selected. `duration`: length of the trace (ns). `begin`: where it
-    begins, as the option `time` counts (ns); None if that is not known, and no time chooses a part of it. A limit of 0
+    begins, as the option `time` counts (ns); None if that is not known, so that only Paraver can cut it. A limit of 0
     means none.
     """
     if not 0 < limit < load.memory:
@@ -148,11 +151,15 @@ def find_remedies(
         remedies.append(Remedy(words, "overview_trace", ""))
     room = _MARGIN * limit + load.record_memory - load.memory
     length = int(duration * room / load.record_memory)
-    if length > 0 and begin is not None:
-        begin += (duration - length) // 2
+    if length > 0:
         needs = format_memory(load.memory - load.record_memory + load.record_memory * length / duration)
-        words = f"a window of {format_time(length)} of {format_time(duration)}, here in the middle: {needs}"
-        remedies.append(Remedy(words, "time", format_window(begin, begin + length)))
+        words = f"a window of {format_time(length)} of {format_time(duration)}"
+        if begin is None:
+            remedies.append(Remedy(f"{words}, cut by wxParaver's Cut & Filter or paramedir -c: {needs}", "", ""))
+        else:
+            begin += (duration - length) // 2
+            window = format_window(begin, begin + length)
+            remedies.append(Remedy(f"{words}, here in the middle: {needs}", "time", window))
     savings = sorted(((details[name].record_memory, name) for name in DETAILS if name in details), reverse=True)
     for saved, name in savings:
         if saved >= _USEFUL * load.record_memory:

@@ -28,7 +28,7 @@ from nsys2prv_ng.value_class import ValueClass
 Window = tuple[int | None, int | None]
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Selection(ValueClass):
     """The user's selection; None and empty values restrict nothing.
 

@@ -21,7 +21,7 @@ SYNTAX = (
 )
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Change(ValueClass):
     """One change: a target takes `factor` times as long as it did.
 

@@ -23,7 +23,7 @@ _KEPT_FREE = 1 << 30
 """Bytes of freed memory that the C library keeps at the end of its heap; it always keeps free memory below the end."""
 
 KEPT_BY_WORKER = 128 << 20
-"""As _KEPT_FREE, for a worker process: many run at once."""
+"""Most freed memory that a worker process keeps (bytes): many run at once."""
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
 """Numbers of the settings in glibc's malloc.h."""
@@ -50,9 +50,11 @@ def give_back_freed_memory() -> None:
 class _NoPandas:
     """A finder of modules that refuses pandas."""
 
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> None:
-        if name == "pandas":
+    is_on = False
+
+    @classmethod
+    def find_spec(cls, name: str, path: object = None, target: object = None) -> None:
+        if cls.is_on and name == "pandas":
             raise ModuleNotFoundError(f"{name} is not needed yet", name=name)
 
 
@@ -63,12 +65,14 @@ def refuse_pandas() -> None:
     That takes 0.2 s and 40 MB of each process. A command owns its process, so it may refuse that; a Python program may
     not. None in sys.modules would not do: pyarrow takes that for pandas.
     """
-    sys.meta_path.insert(0, _NoPandas)
+    _NoPandas.is_on = True
+    if _NoPandas not in sys.meta_path:
+        sys.meta_path.insert(0, _NoPandas)
 
 
 def allow_pandas() -> None:
     """Let imports of pandas succeed. Call this before a module that needs it is imported."""
-    sys.meta_path = [finder for finder in sys.meta_path if finder is not _NoPandas]
+    _NoPandas.is_on = False  # the finder stays: another thread may be going through the list
 
 
 def count_usable_cores() -> int:

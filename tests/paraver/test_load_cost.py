@@ -108,7 +108,9 @@ def test_remedies_are_those_that_save_a_fifth() -> None:
     assert begin - SECOND == pytest.approx(11 * SECOND - end, rel=0.01)
     part = (end - begin) / (10 * SECOND)
     assert (LOAD * part).memory == pytest.approx(0.8 * GB, rel=0.02)
-    assert find_remedies(LOAD, LOADS, GB, 10 * SECOND, None) == [overview, *details]
+    by_paraver = find_remedies(LOAD, LOADS, GB, 10 * SECOND, None)
+    assert by_paraver == [overview, by_paraver[1], *details]
+    assert by_paraver[1].option == "" and "Cut & Filter" in by_paraver[1].words
 
 
 def test_what_shows_the_run_is_never_omitted() -> None:

@@ -22,7 +22,7 @@ from tests.translated import CUDA_API, Translated, changed
 
 pytestmark = pytest.mark.slow
 
-# What is made of the events of a window is not a part of what is made of all: tests/sources/test_device_activity.py.
+# What is derived from a window is not a part of what is derived from all: tests/sources/cuda/test_device_activity.py.
 translated_set = partial(of_tests.translated_set, derived=False)
 
 OUTSIDE = "outside the chosen time"

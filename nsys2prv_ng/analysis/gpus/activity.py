@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE, MEMORY, WHOLE_GRAPH, sweep_devices
 from nsys2prv_ng.intervals.step_functions import StepFunction, find_peaks, measure_durations, sum_parts
@@ -167,7 +166,7 @@ def find_other_kernels(job: Job, row: int, begin: IntArray, end: IntArray) -> Ti
     time = np.unique(np.concatenate([each.time for each in steps]))
     known, *every = (np.maximum(each.get_values(time), 0) for each in steps)
     at = np.flatnonzero(sum(every) > known)
-    return time[at], pick(time, at + 1, time[-1:])
+    return time[at], np.append(time, time[-1:])[at + 1]
 
 
 def list_activity_runs(job: Job) -> list[Run]:

@@ -41,7 +41,7 @@ class Bottleneck(ValueClass):
     loss: tuple[str, ...] = ()
     """Fields of Losses: the GPU time that is in the class."""
     bound: Change | None = None
-    """The change that nobody can make as such and that removes the class; what.RANK stands for any one rank."""
+    """The idealised change that removes the bottleneck; what.RANK stands for any one rank."""
     gains: tuple[str, ...] | None = None
     """Targets of the changes that count as its gains; () for none; None: the best change of any target."""
     without_kernels: bool = False

@@ -251,7 +251,7 @@ def _sum_by_task(
     parted, wait = waits.has_parts[pieces.at], pieces.until - pieces.begin
     np.add.at(wait_ns, task, wait)
     np.add.at(transfer, task[parted], (pieces.end - pieces.until)[parted])
-    row = pick(job.new_row, waits.culprit[pieces.at], -1)  # the appended one stands for nobody
+    row = pick(job.new_row, waits.culprit[pieces.at], -1)  # -1: nobody
     blamed = np.flatnonzero((row >= 0) & (wait > 0))
     culprit, operation = job.tree.task_of_row[row[blamed]], waits.operation[pieces.at[blamed]]
     np.add.at(caused, culprit, wait[blamed])
