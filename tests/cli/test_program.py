@@ -251,7 +251,7 @@ def test_too_little_address_space(tmp_path):
     import resource
 
     def limit():
-        resource.setrlimit(resource.RLIMIT_AS, (300_000 << 10, 300_000 << 10))
+        resource.setrlimit(resource.RLIMIT_AS, (260_000 << 10, 260_000 << 10))
 
     line = assert_one_line(run(SAMPLE, tmp_path / "out.prv", preexec_fn=limit), 1)
     assert "out of memory" in line and line.endswith("See `ulimit -v`, and `ulimit -u` for threads")
