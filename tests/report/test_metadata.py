@@ -71,6 +71,43 @@ def test_environment_is_an_allow_list(tmp_path):
     assert metadata.rank == 2
 
 
+@pytest.mark.parametrize(
+    ("launcher", "rank", "size"),
+    [
+        ("OMPI_COMM_WORLD_RANK=3;OMPI_COMM_WORLD_SIZE=4", 3, 4),
+        ("MV2_COMM_WORLD_RANK=3;MV2_COMM_WORLD_SIZE=4", 3, 4),
+        ("PMI_RANK=3;PMI_SIZE=4", 3, 4),
+        ("RANK=3;WORLD_SIZE=4;OMPI_COMM_WORLD_RANK=1", 3, 4),
+        ("", 0, 8),
+    ],
+)
+def test_a_launcher_within_a_batch_script(tmp_path, launcher, rank, size):
+    """What mpirun starts inherits the script's SLURM_PROCID, which is 0 (Lightning-AI/pytorch-lightning, 11406)."""
+    assert launched_by(tmp_path, f"SLURM_PROCID=0;SLURM_NTASKS=8;{launcher}") == (rank, size)
+
+
+@pytest.mark.parametrize(
+    ("environment", "size"),
+    [
+        ("PMIX_RANK=3", None),
+        ("PALS_RANKID=3", None),
+        ("FLUX_TASK_RANK=3;FLUX_JOB_SIZE=4", 4),
+        ("JSM_NAMESPACE_RANK=3;JSM_NAMESPACE_SIZE=4", 4),
+    ],
+)
+def test_other_launchers(tmp_path, environment, size):
+    assert launched_by(tmp_path, environment) == (3, size)
+
+
+def launched_by(folder, environment):
+    """Return the rank and the number of ranks in a captured environment."""
+    rows = [("Hostname", "host"), ("DeviceEnvironment", environment)]
+    launched = metadata_of(
+        export(folder / "a.sqlite", [""], {"TARGET_INFO_SYSTEM_ENV": (("name", "value"), rows)})
+    ).launched
+    return launched.rank, launched.size
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("variables", "rank"),
