@@ -57,9 +57,9 @@ _RANK_VARIABLES = {
 }
 """Variables in which launchers store the rank of a process, by preference, each with those for the number of ranks.
 
-What mpirun sets comes before SLURM_PROCID: in a batch script, its processes inherit the script's SLURM_PROCID, or that of
-the daemon which started them. srun sets what it has of the others to the same rank. The last four are of PMIx, Cray PALS,
-Flux and IBM JSM.
+What mpirun sets comes before SLURM_PROCID: in a batch script, its processes inherit the script's SLURM_PROCID, or that
+of the daemon which started them. srun sets what it has of the others to the same rank. The last four are of PMIx, Cray
+PALS, Flux and IBM JSM.
 """
 _JOB_SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _NUMBER = re.compile(r"[0-9]{1,9}")
