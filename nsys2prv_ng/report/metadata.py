@@ -20,6 +20,7 @@ from nsys2prv_ng.report.database import NULL, Among, Database
 from nsys2prv_ng.report.export_settings import (
     CAPTURE,
     SYSTEM,
+    check_parts,
     check_schema_version,
     read_export_settings,
     read_exported_times,
@@ -235,7 +236,7 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
     )
     if utc_of_zero is None:
         metadata.warnings.append("it does not say when it was captured: its time is not aligned with other reports")
-    metadata.warnings += check_schema_version(metadata.schema_version)
+    metadata.warnings += [*check_schema_version(metadata.schema_version), *check_parts(exported)]
     if database.ignored:
         metadata.warnings.append(f"tables {', '.join(database.ignored)} are not read, only those without a version")
     return metadata

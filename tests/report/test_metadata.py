@@ -99,6 +99,22 @@ def test_other_launchers(tmp_path, environment, size):
     assert launched_by(tmp_path, environment) == (3, size)
 
 
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        (("EXPORT_PARAM_TIMES_TO_EXPORT", "1s/2s"), "holds only a part of the report (times 1s/2s)"),
+        (("EXPORT_PARAM_TABLES_TO_EXPORT", "CUPTI.*"), "holds only a part of the report (tables CUPTI.*)"),
+        (("EXPORT_PARAM_APPEND", "true"), "events may be there twice"),
+        (("EXPORT_PARAM_APPEND", "false"), ""),
+        (("EXPORT_PARAM_TIMES_TO_EXPORT", ""), ""),
+    ],
+)
+def test_exports_of_parts(tmp_path, setting, says):
+    tables = {"META_DATA_EXPORT": (("name", "value"), [("EXPORT_SCHEMA_VERSION", "3.20.3"), setting])}
+    warnings = metadata_of(export(tmp_path / "a.sqlite", [""], tables)).warnings
+    assert len(warnings) == bool(says) and all(says in warning for warning in warnings)
+
+
 def launched_by(folder, environment):
     """Return the rank and the number of ranks in a captured environment."""
     rows = [("Hostname", "host"), ("DeviceEnvironment", environment)]
