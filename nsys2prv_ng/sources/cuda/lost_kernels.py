@@ -1,10 +1,10 @@
-"""Counts the launches of kernels whose kernels a report lacks, because nsys did not record them.
+"""Counts the launches of kernels whose kernels a report lacks, because nsys did not record them or when they ran.
 
-nsys may record the calls of a process without its GPU operations, or lose operations in between, and say nothing: the
-GPU then looks idle. It is no loss if the call added its kernel to a CUDA graph, failed, or is part of another launch,
-nor if the capture ended before the kernel ran. So calls do not count while their process captures a stream, nor if they
-may have been pending at the end: before the last idle time that a later launch ended, all must have run, since nothing
-kept them from it. If a process has no operation at all, all its launches count.
+nsys may record the calls of a process without its GPU operations, or lose operations in between or their times, and say
+nothing: the GPU then looks idle. It is no loss if the call added its kernel to a CUDA graph, failed, or is part of
+another launch, nor if the capture ended before the kernel ran. So calls do not count while their process captures a
+stream, nor if they may have been pending at the end: before the last idle time that a later launch ended, all must have
+run, since nothing kept them from it. If a process has no operation at all, all its launches count.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def warn_of_lost_kernels(reader: ReportReader) -> list[str]:
         for pattern in (_LAUNCH, *_CAPTURES)
     )
     has_operation = np.zeros(recorded.row.size, np.bool_)
-    has_operation[call[call >= 0]] = True
+    has_operation[call[(call >= 0) & (operations.place >= 0)]] = True
     lost = is_launch & ~has_operation
     if not lost.any():
         return []
@@ -57,7 +57,7 @@ def warn_of_lost_kernels(reader: ReportReader) -> list[str]:
     if not lost.any():
         return []
     return [
-        f"it lacks the kernels of {lost.sum():,} of its {is_launch.sum():,} kernel launches, which nsys did not record:"
+        f"it lacks the kernels of {lost.sum():,} of its {is_launch.sum():,} kernel launches, or their times:"
         " GPUs that seem idle may have worked"
     ]
 
