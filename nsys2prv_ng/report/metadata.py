@@ -168,7 +168,7 @@ class Metadata(ValueClass):
         """Return the name of a process. PROCESSES lacks some profiled processes, but their main threads have names."""
         pid = process & PID_MASK
         name = self.processes.get(process) or self.threads.get(get_main_thread(process)) or ""
-        return name.rsplit("/", 1)[-1] or f"process {pid}"
+        return re.split(r"[/\\]", name)[-1] or f"process {pid}"
 
     def gpu(self, process: int, device: int) -> Gpu:
         """Return the GPU that a process calls `device`: CUDA ordinals differ from process to process."""

@@ -22,7 +22,7 @@ from tests.sources.nccl.nccl_reports import (
     Call,
     write_nccl_report,
 )
-from tests.sources.small_reports import UTC, export
+from tests.sources.small_reports import PROCESS, UTC, export
 
 
 def metadata_of(path):
@@ -113,6 +113,12 @@ def test_exports_of_parts(tmp_path, setting, says):
     tables = {"META_DATA_EXPORT": (("name", "value"), [("EXPORT_SCHEMA_VERSION", "3.20.3"), setting])}
     warnings = metadata_of(export(tmp_path / "a.sqlite", [""], tables)).warnings
     assert len(warnings) == bool(says) and all(says in warning for warning in warnings)
+
+
+@pytest.mark.parametrize("path", ["/usr/bin/python3", r"C:\Users\me\python3", "python3"])
+def test_names_of_programs(tmp_path, path):
+    tables = {"PROCESSES": (("globalPid", "name"), [(PROCESS, path)])}
+    assert metadata_of(export(tmp_path / "a.sqlite", [""], tables)).get_process_name(PROCESS >> 24) == "python3"
 
 
 def launched_by(folder, environment):
