@@ -28,14 +28,11 @@ from nsys2prv_ng.arrays.groups import find_medians
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
-from nsys2prv_ng.clock.alignment import NONE
+from nsys2prv_ng.clock.alignment import LEAST_CAUSAL, NONE
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import LOOSE, STREAM
 from nsys2prv_ng.report.database import NULL
-
-_LEAST_CAUSAL = 0.99
-"""Share of a group's operations without payload that must have synchronised for the group to be one communicator."""
 
 
 class Waits(NamedTuple):
@@ -222,7 +219,7 @@ def _find_doubtful_groups(
     by_order = complete & ~operations.table.has_communicator[operations.leader]
     broken = np.maximum.reduceat(verdict == rules.NOT_SYNCHRONISED, first)
     total, bad = (np.bincount(group[which], minlength=groups) for which in (by_order, by_order & broken))
-    doubtful = bad > (1 - _LEAST_CAUSAL) * total
+    doubtful = bad > (1 - LEAST_CAUSAL) * total
     low, high = np.minimum.reduceat(parts.node, first), np.maximum.reduceat(parts.node, first)
     unsure = np.zeros(groups)
     between = by_order & (low != high)
