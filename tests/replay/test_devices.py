@@ -15,6 +15,7 @@ from nsys2prv_ng.replay.apply import apply_changes
 from nsys2prv_ng.replay.changes import parse_changes
 from nsys2prv_ng.replay.columns import STAGE, WAKE
 from nsys2prv_ng.replay.graph import play
+from tests.analysis.path.path_reports import Capture
 from tests.conftest import DATA, SAMPLES, Unpacked
 from tests.replay.jobs import opened_model
 
@@ -85,3 +86,22 @@ def test_a_call_that_reads_pageable_memory_takes_as_long_as_its_copy(
         assert sum(calls) - sum(length for length, _ in changed) == pytest.approx(sum(copies) / 2, rel=0.3)
     saved = sum(calls) - sum(length for length, _ in none)
     assert saved == pytest.approx(sum(copies), rel=0.3) and max(none)[0] < calls[0] / 2
+
+
+def test_launches_wait_for_what_was_queued_before_the_capture(tmp_path: Path) -> None:
+    """The queue is full of copies of 100 us as the capture begins: each launch waits for the end of one of them.
+
+    It begins 15 us after the one before it could end and returns 10 us after its copy, which no change shortens.
+    """
+    copies, launches, length = 1_100, 200, 100_000
+    capture = Capture()
+    for number in range(copies):
+        capture.copy(1_000_000 + number, number * length, (number + 1) * length)  # of calls that nobody recorded
+    for number in range(launches):
+        call = capture.call("cudaLaunchKernel", (number + 1) * length + 15_000, (number + 2) * length + 10_000)
+        capture.kernel(call, copies * length + number * 1_000, copies * length + (number + 1) * 1_000)
+    with opened_model([capture.write(tmp_path / "report.sqlite")], tmp_path) as model:
+        graph = model.graph
+        time, changed = (play(graph, w) for w in (graph.weight, apply_changes(model, parse_changes("copies = 0"))))
+    assert time.max() - time.min() == copies * length + launches * 1_000
+    assert changed.max() - time.min() == length + launches * 15_000 + 10_000
