@@ -83,11 +83,7 @@ def make_schema(name: str) -> dict[str, Any]:
     schema = _describe_comparison(definitions) if made_of is Comparison else _describe_class(made_of, definitions)
     if made_of in _PARTS:
         schema = _add_version(made_of, schema)
-    head = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": _name_schema(name),
-        "title": title,
-    }
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": _name_schema(name), "title": title}
     named = {cls.__name__: schema for cls, schema in definitions.items()}
     if len(named) < len(definitions):
         raise TypeError(f"{name}: two classes have the same name")
