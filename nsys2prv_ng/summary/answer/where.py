@@ -14,7 +14,7 @@ from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.summary.answer import slow_steps, stragglers
 from nsys2prv_ng.summary.answer.case import HALF, Case, is_launch
 from nsys2prv_ng.summary.answer.rules import FUSIBLE
-from nsys2prv_ng.summary.pipeline.words import describe_pipeline
+from nsys2prv_ng.summary.links.table import describe_pipeline
 from nsys2prv_ng.summary.verdict import Place
 from nsys2prv_ng.summary.waits.numbers import RankWaits
 from nsys2prv_ng.summary.waits.words import MainReason, list_bandwidth, list_stragglers

@@ -29,10 +29,9 @@ from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.steps.steps import Steps
+from nsys2prv_ng.summary.links import stages
 from nsys2prv_ng.summary.links.messages import mark_without_payload
-from nsys2prv_ng.summary.links.numbers import LinkEnd
-from nsys2prv_ng.summary.pipeline import stages
-from nsys2prv_ng.summary.pipeline.numbers import PipelineNumbers, PipelineStage
+from nsys2prv_ng.summary.links.numbers import LinkEnd, PipelineNumbers, PipelineStage
 
 _LEAST_LEAD = 0.02
 """Least lead of the stage that sets the pace over any other, as a share of a step."""
