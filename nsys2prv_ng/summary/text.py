@@ -26,7 +26,7 @@ from nsys2prv_ng.text.formatting import format_percent
 from nsys2prv_ng.text.names import describe_place, quote_name
 
 _LEAST_SHARE = 0.02
-"""Least share of GPU time of a part with a line of its own."""
+"""Least share of GPU time of a part with a line of its own: less than a character of a bar of _BAR columns."""
 _MOST_PARTS = 6
 _BAR = 40
 """Most columns of a bar."""

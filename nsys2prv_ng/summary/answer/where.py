@@ -26,7 +26,7 @@ _MOST_PLACES = 3
 _MOST_STEPS = 10
 """Most slow steps that are places."""
 _LEAST_SHARE = 0.1
-"""Least share of a place that is worth a word, unless it is the first."""
+"""Least share of a place that is worth a word, unless it is the first. A choice: less explains no class."""
 _NEARLY_ALL = 0.995
 """Least share of a single place that is not written as a percentage: it would be 99.5% or more."""
 Found = tuple[list[Place], str]

@@ -287,7 +287,7 @@ def describe_size(pipeline: PipelineNumbers) -> str:
 _MOST_STAGES = 3
 """Most stages whose bubbles are all named; of more stages, the largest and the smallest bubble are."""
 _MUCH = 0.2
-"""Waits in sends are worth a word from this part of the bubble on."""
+"""Waits in sends are worth a word from this part of the bubble on. A choice: the table has them all."""
 
 
 def describe_pipeline(pipeline: PipelineNumbers | None) -> str:

@@ -66,7 +66,7 @@ def _draw_classes(classes: Mapping[str, int], scale: int) -> Bar:
 # ---- in words --------------------------------------------------------------------------------------------------------
 
 _MOST_OF_ALL = 0.9
-"""Least share of the time of a part at which one task stands for all of it."""
+"""Least share of the time of a part at which one task stands for all of it: 90 %, as docs/reference/summary.md says."""
 
 
 def find_main_task(part: PathPart) -> str:
@@ -82,7 +82,7 @@ _MOST_CLASSES = 3
 _BEFORE = [types.PATH_KINDS[kind] for kind in (types.PATH_LAUNCH, types.PATH_GAP)]
 """Classes of time that precedes an operation."""
 _LEAST_SHARE = 0.05
-"""Least share of the path at which a class is worth a word."""
+"""Least share of the path at which a class is worth a word: the 5 % that is worth a change."""
 
 
 def describe_path(path: PathNumbers | None, *, has_several: bool, is_part: bool) -> str:
