@@ -170,11 +170,12 @@ def _add_full_queues(operations: dict[str, IntArray], calls: dict[str, IntArray]
 def find_queued_before(stream: IntArray, is_known: BoolArray) -> BoolArray:
     """Tell which operations were given to their streams before the capture: those before the first known launch.
 
-    Operations come in the order of their starts; `is_known`: whether the launch of each is recorded.
+    Operations come in the order of their starts; `is_known`: whether the launch of each is recorded. On streams without
+    any known launch, as those of migrations of managed memory, nothing tells when operations were given.
     """
-    first = np.full(int(stream.max(initial=NONE)) + 1, stream.size)
-    known = np.flatnonzero(is_known)
-    np.minimum.at(first, stream[known], known)
+    first = np.zeros(int(stream.max(initial=NONE)) + 1, np.int64)
+    known = np.flatnonzero(is_known)[::-1]
+    first[stream[known]] = known
     return np.arange(stream.size) < first[stream]
 
 
