@@ -1,4 +1,4 @@
-"""Declares the classes of bottlenecks, in the order in which answer.py asks for them.
+"""Declares the classes of bottlenecks, in the order in which judge.py asks for them.
 
 A class is all that the program says of it: when it applies, its sentence, where it is, what counts as its gain, what to
 try, and the preset that shows it. docs/reference/bottlenecks.md is written from it (docs/bottlenecks.py). The hints are
@@ -456,4 +456,4 @@ NOTHING = Bottleneck(
 )
 
 BOTTLENECKS = tuple(each for each in list(globals().values()) if isinstance(each, Bottleneck))
-"""All classes and variants, in the order of their declarations, in which answer.py asks for them."""
+"""All classes and variants, in the order of their declarations, in which judge.py asks for them."""

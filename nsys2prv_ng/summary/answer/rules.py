@@ -1,6 +1,6 @@
 """Rules of the classes of bottlenecks and of their variants: whether a job is in each.
 
-A rule looks at a case alone. answer.py asks those of a class before those of its variants, so that a rule of a variant
+A rule looks at a case alone. judge.py asks those of a class before those of its variants, so that a rule of a variant
 expects a job that is in its class.
 """
 

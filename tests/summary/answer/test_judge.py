@@ -8,10 +8,11 @@ import pytest
 
 from nsys2prv_ng.replay.numbers import Limit, Scenario
 from nsys2prv_ng.summary.answer import bottlenecks
-from nsys2prv_ng.summary.answer.answer import answer, choose_variant, classify
+from nsys2prv_ng.summary.answer.answer import answer
 from nsys2prv_ng.summary.answer.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.answer.case import Case, find_rank
 from nsys2prv_ng.summary.answer.gains import list_gains
+from nsys2prv_ng.summary.answer.judge import choose_variant, classify
 from nsys2prv_ng.summary.efficiency.numbers import Losses
 from nsys2prv_ng.summary.gpus.numbers import Cause, GpuNumbers
 from nsys2prv_ng.summary.job import JobSummary
