@@ -18,11 +18,12 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report import page_kernels
 from nsys2prv_ng.report.database import Database, Table
 from nsys2prv_ng.report.pages import SMALL, PageReader
+from nsys2prv_ng.runtime import jit
 from tests.examples import examples
 from tests.report.page_databases import Plan, by_pages, by_sqlite, large_export, list_columns
 
 EXAMPLES = 250
-KERNELS = ("count_cells", "read_children", "_read_leaves")
+KERNELS = ("count_cells", "read_children", "read_leaves")
 ROWS = tuple((i * 7 % 5, i, -i * 2**40, None) for i in range(60))
 TYPES = ("INTEGER",) * 4
 TEXTS = tuple((i, f"text {i}" * (i % 90), i * 2**20) for i in range(90))
@@ -54,7 +55,7 @@ def checked_kernels():
     """The kernels compiled so that they raise IndexError where they would read or write outside an array."""
     with pytest.MonkeyPatch.context() as patch:
         for name in KERNELS:
-            patch.setattr(page_kernels, name, nb.njit(boundscheck=True)(getattr(page_kernels, name).py_func))
+            patch.setattr(page_kernels, name, nb.njit(boundscheck=True, **jit._UNCOUNTED)(getattr(page_kernels, name).py_func))
         yield
 
 
