@@ -6,7 +6,7 @@ that matters for that: arrays are contiguous, and have one dimension unless thei
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,27 @@ Int32Table = Annotated[Int32Array, 2]
 """Arrays with two dimensions."""
 IntCube = Annotated[IntArray, 3]
 """Arrays with three dimensions."""
+
+
+class Index(NamedTuple):
+    """Says what the integers of a column are indices of, so that those of a file of other people can be checked.
+
+    `of`: how many there are, or the name of what has them: a field of the same object, or of one that contains it.
+    `least`: -1 if an index may be missing. A NamedTuple with such columns has arrays of equal length.
+    """
+
+    of: str | int
+    least: int = 0
+
+
+class OneFor(NamedTuple):
+    """Says that a column has a value for each item of another field, instead of one for each row."""
+
+    of: str
+
+
+PlaceColumn = Annotated[IntArray, Index("places.all")]
+"""Places of the report that contains the column."""
 
 ReadOnlyInts = Annotated[IntArray, "read-only"]
 ReadOnlyInts32 = Annotated[Int32Array, "read-only"]

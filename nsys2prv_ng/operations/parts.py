@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, OneFor
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.value_class import ValueClass
 
@@ -42,21 +42,21 @@ class Collectives(NamedTuple):
 
     communicators: list[str]
     operations: list[str]
-    communicator: IntArray
-    operation: IntArray
+    communicator: Annotated[IntArray, Index("communicators")]
+    operation: Annotated[IntArray, Index("operations")]
     bytes: IntArray
     """The size, if it is the same on all ranks, else ANY_SIZE."""
-    member: IntArray
+    member: Annotated[IntArray, Index(2**31)]
     """The rank: a number that is unique within the report."""
     begin: IntArray
     end: IntArray
-    kind: IntArray
+    kind: Annotated[IntArray, Index(LOOSE + 1)]
     """SYNCHRONISING, FROM_ROOT, TO_ROOT, OTHER or LOOSE."""
     is_root: BoolArray
     has_communicator: BoolArray
-    place: IntArray
+    place: Annotated[IntArray, Index("places.all", least=-1)]
     """Place of the kernel or call that carries out the operation, and maybe others as well; -1 if there is none."""
-    sizes: list[int]
+    sizes: Annotated[list[int], OneFor("communicators")]
     """Number of ranks of each communicator; 0 if no call records it."""
     owners: Sequence[tuple[int, int]] = ()
     """Process id and device (-1 for none) of each member: a process with capture ranges in several reports is one rank.
@@ -76,11 +76,11 @@ class Messages(NamedTuple):
     """
 
     channels: list[str]
-    links: list[str]
+    links: Annotated[list[str], OneFor("channels")]
     """The two ranks of each channel, named the same for both directions."""
-    is_forward: BoolArray
+    is_forward: Annotated[BoolArray, OneFor("channels")]
     """Whether each channel leads from the lower of the two ranks to the higher."""
-    channel: IntArray
+    channel: Annotated[IntArray, Index("channels")]
     is_send: BoolArray
     order: IntArray
     """Start of the call (ns), which sorts the messages of a channel."""
@@ -98,7 +98,7 @@ class RankMessages(NamedTuple):
     """
 
     communicators: list[str]
-    sizes: list[int]
+    sizes: Annotated[list[int], OneFor("communicators")]
     """Number of ranks of each communicator; 0 if no call records it."""
     uses: list[tuple[int, int, int]]
     """Distinct (communicator, process, rank of the process in it); the rank is NULL if a call does not record it."""
@@ -106,7 +106,7 @@ class RankMessages(NamedTuple):
     """Rank of each process in the job, if it is known."""
     job_size: int
     """Number of ranks of the job; 0 if it is not recorded."""
-    communicator: IntArray
+    communicator: Annotated[IntArray, Index("communicators")]
     process: IntArray
     peer: IntArray
     is_send: BoolArray

@@ -15,12 +15,14 @@ import os
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
 
+from nsys2prv_ng.arrays.types import Index, OneFor
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.runtime.files import open_atomically
 from nsys2prv_ng.value_class import ValueClass
@@ -81,8 +83,8 @@ def load_kept(path: Path, kind: type[T], open_types: OpenTypes) -> T:
         end = int(length)
         reader = _Reader(open_types, memoryview(content)[end:])
         value: T = reader.read(json.loads(content[:end]), kind)
-        if reader.end != len(content) - end:
-            raise ValueError("it ends too early or too late")
+        if reader.end != len(content) - end or reader.unchecked:
+            raise ValueError("it ends too early or too late, or has indices of nothing")
     except Exception:  # damaged data raises anything
         raise make_damaged_error(path) from None
     return value
@@ -113,7 +115,7 @@ class _Form:
                 names = list(kind._fields)
             else:
                 return None
-            hints = get_type_hints(kind, localns=dict(self._open_types.names))
+            hints = get_type_hints(kind, localns=dict(self._open_types.names), include_extras=True)
             self._fields[kind] = [(name, hints[name]) for name in names]
         return self._fields[kind]
 
@@ -130,7 +132,13 @@ _MAPPINGS = (dict, Mapping)
 
 def _get_class(hint: Any) -> Any:
     """Return the class of the instances of a type, such as list of list[int]."""
+    hint = _strip(hint)
     return get_origin(hint) or hint
+
+
+def _strip(hint: Any) -> Any:
+    """Return a type without what `Annotated` says about it."""
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
 class _Writer(_Form):
@@ -144,6 +152,7 @@ class _Writer(_Form):
         self._end = 0
 
     def write(self, value: Any, hint: Any) -> Any:
+        hint = _strip(hint)
         if isinstance(value, np.generic):
             value = value.item()
         if choices := self.list_choices(hint):
@@ -189,8 +198,11 @@ class _Reader(_Form):
         self._known: dict[tuple[str, tuple[int, ...], int], Array] = {}
         self.end = 0
         """The byte after the last array."""
+        self.unchecked: list[tuple[str | int, int]] = []
+        """Largest indices of what an object has that contains those read so far."""
 
     def read(self, value: Any, hint: Any) -> Any:
+        hint = _strip(hint)
         if choices := self.list_choices(hint):
             which, value = value
             return self.read(value, choices[which])
@@ -213,8 +225,37 @@ class _Reader(_Form):
             return _SEQUENCES.get(of_class, tuple)(self.read(item, arguments[0]) for item in value)
         if of_class is tuple:
             return tuple(self.read(item, kind) for item, kind in zip(value, arguments, strict=True))
-        known = self.list_fields(hint) or ()
-        return hint(**{name: self.read(item, kind) for (name, kind), item in zip(known, value, strict=True)})
+        known, before = self.list_fields(hint) or (), len(self.unchecked)
+        values = {name: self.read(item, kind) for (name, kind), item in zip(known, value, strict=True)}
+        marks = [(name, mark) for name, kind in known for mark in getattr(kind, "__metadata__", ())]
+        if marks:
+            self._note_indices(values, marks)
+            if issubclass(hint, tuple):
+                _check_lengths(values, marks)
+        self._check_indices(values, before)
+        return hint(**values)
+
+    def _note_indices(self, values: Mapping[str, Any], marks: Sequence[tuple[str, Any]]) -> None:
+        """Check the least indices in the fields of an object, and note the largest."""
+        for name, mark in marks:
+            if isinstance(mark, Index):
+                indices = np.asarray(values[name])
+                if indices.min(initial=0) < mark.least:
+                    raise ValueError(f"{name} has an index below {mark.least}")
+                self.unchecked.append((mark.of, int(indices.max(initial=-1))))
+
+    def _check_indices(self, values: Mapping[str, Any], before: int) -> None:
+        """Check the indices `unchecked` since `before` that are of a number, or of a field of an object."""
+        later = []
+        for of, largest in self.unchecked[before:]:
+            name, *rest = str(of).split(".")
+            if isinstance(of, int) or name in values:
+                count = of if isinstance(of, int) else len(reduce(getattr, rest, values[name]))
+                if largest >= count:
+                    raise ValueError(f"{largest} is no index of {of}")
+            else:
+                later.append((of, largest))
+        self.unchecked[before:] = later
 
     def _read_array(self, value: Any, scalar: Any = np.generic) -> Array:
         name, shape, begin = value
@@ -230,6 +271,16 @@ class _Reader(_Form):
         if not np.issubdtype(array.dtype, _get_family(scalar)):
             raise ValueError(f"an array of {array.dtype} is none of {scalar}")
         return array
+
+
+def _check_lengths(values: Mapping[str, Any], marks: Sequence[tuple[str, Any]]) -> None:
+    """Check that the columns of a table have one dimension and the same length, or that of the items they are for."""
+    others = {name: mark.of for name, mark in marks if isinstance(mark, OneFor)}
+    shapes = {item.shape for name, item in values.items() if isinstance(item, np.ndarray) and name not in others}
+    if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
+        raise ValueError("columns of a table differ in length")
+    if any(len(values[name]) != len(values[of]) for name, of in others.items()):
+        raise ValueError("a column of a table has too few or too many items")
 
 
 def _read_dtype(name: Any) -> np.dtype[Any]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import find_distinct
 from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
+from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.reading.read_reports import ReportRecords
@@ -73,6 +74,9 @@ class OpenedEvents:
         records, wanted = self._records, np.zeros(max(known) + 1, np.bool_)
         wanted[known] = True
         _take_values(self._lines, records.first, records.handle, records.value, wanted, values)
+        names = [len(self._labels.names.get(each.names, {})) for each in event_types if each.names]
+        if names and (((values < 0) & (values != ABSENT)) | (values > max(names))).any():  # only in a crafted shard
+            raise TranslationError("the names of a shard's events are damaged; read its report again")
         return values
 
     def get_names(self, event_type: EventType) -> dict[int, str]:

@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from nsys2prv_ng.clock.applying import ClockMap
+from nsys2prv_ng.paraver.event_types import STATES
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.clip import retime_records
 from nsys2prv_ng.records.columns import Records, shift_times
@@ -87,7 +88,15 @@ def spill_states(states: Sequence[StateIntervals], store: Store) -> StoredColumn
     return store_columns([c.astype(dtype, copy=False) for c, dtype in zip(columns, _STATE_COLUMNS, strict=True)], store)
 
 
-def load_states(states: StoredColumns | None, store: Store) -> StateIntervals:
-    """Return states that were spilled."""
-    columns = [np.zeros(0, np.int64)] * 4 if states is None else load_columns(states, store)
-    return StateIntervals(*(column.astype(np.int64, copy=False) for column in columns))
+def load_states(states: StoredColumns | None, places: int, store: Store) -> StateIntervals:
+    """Return states that were spilled. `places`: number of places of their report."""
+    if states is None:
+        return StateIntervals(*(np.zeros(0, np.int64) for _ in range(4)))
+    loaded = StateIntervals(*(column.astype(np.int64, copy=False) for column in load_columns(states, store)))
+    if states.slot.is_named:
+        place, begin, end, state = loaded
+        far = rec.FARTHEST_TIME
+        limits = (place, 0, places - 1), (state, 0, max(STATES)), (begin, -far, far), (end, -far, far)
+        if (begin > end).any() or not all(((low <= c) & (c <= high)).all() for c, low, high in limits):
+            raise rec.make_damage_error(states.slot.shelf)
+    return loaded

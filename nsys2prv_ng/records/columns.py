@@ -19,12 +19,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, Index, Int8Array, Int32Array, IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.records.sorting import changes_nothing, gather_offsets, gather_words, sort_by_time
 from nsys2prv_ng.runtime.jit import compiled, inlined
@@ -43,6 +43,9 @@ _CLASS_SHIFT = 58
 LONGEST = (1 << _CLASS_SHIFT) - 1
 """The longest interval (ns) that fits into a tie."""
 
+FARTHEST_TIME = 2**62 - 2**53
+"""Times (ns) are at most this far from 0, so that none overflows on a clock whose offset is below 2**62."""
+
 MOST_TYPES = 1 << 31
 """More than all handles. In records of all reports, handles are type numbers."""
 
@@ -52,7 +55,7 @@ _Length = TypeVar("_Length", int, IntArray)
 class Pair(NamedTuple):
     """A type:value pair of n events: handle and value for all or arrays (n); `present` (n) marks the events with it."""
 
-    handle: int | IntArray
+    handle: Annotated[int | IntArray, Index("labels.types")]
     value: int | IntArray
     present: BoolArray | None = None
 
@@ -283,22 +286,49 @@ def make_damage_error(shelf: object) -> TranslationError:
 
 @compiled
 def are_sound(columns: ColumnTuple, low: int, high: int, places: int, types: int) -> bool:
-    """Return whether the records low .. high - 1 have words, places below `places` and handles below `types`."""
-    _, _, place, kind, first, handle, _ = columns
+    """Return whether the records low .. high - 1 are in order, with sound times, words, places below `places` and
+    handles below `types`."""
+    time, tie, place, kind, first, handle, value = columns
     for i in range(low, high):
-        words = first[i + 1] - first[i]
+        words, line_class = first[i + 1] - first[i], unpack_tie_class(tie[i])
         if first[i] < 0 or words < 0 or first[i + 1] > handle.size or not 0 <= place[i] < places:
             return False
+        if (i > low and time[i] < time[i - 1]) or not _has_sound_tie(time[i], tie[i]):
+            return False
         if kind[i] == EVENT:
+            if line_class > BEGIN:
+                return False
             for j in range(first[i], first[i + 1]):
                 if not 0 <= handle[j] < types:
                     return False
         elif kind[i] == COMMUNICATION:
-            if words != 4 or not 0 <= handle[first[i]] < places:
+            if line_class != COMMUNICATION_LINE or words != 4 or not 0 <= handle[first[i]] < places:
                 return False
-        elif kind[i] != STATE or words != 1:
+            for j in range(first[i], first[i] + 3):
+                if not _is_time(value[j]):
+                    return False
+        elif kind[i] != STATE or line_class != STATE_LINE or words != 1:
             return False
+        else:
+            if not time[i] <= value[first[i]] <= FARTHEST_TIME:
+                return False
     return True
+
+
+@inlined
+def _has_sound_tie(time: int, tie: int) -> bool:
+    """Return whether the time of a line, and the other limit that its tie gives, are times."""
+    line_class, rest = unpack_tie_class(tie), tie & LONGEST
+    if line_class == BEGIN:
+        return _is_time(time) and _is_time(time + LONGEST - rest)
+    if line_class == END:
+        return _is_time(time) and _is_time(time - rest)
+    return line_class >= 0 and rest == 0 and _is_time(time)
+
+
+@inlined
+def _is_time(time: int) -> bool:
+    return -FARTHEST_TIME <= time <= FARTHEST_TIME
 
 
 def drop_places(records: Records, without: BoolArray) -> Records:

@@ -13,7 +13,7 @@ from nsys2prv_ng.analysis.gpus.activity import load_activity
 from nsys2prv_ng.analysis.gpus.waiting import map_rows_to_gpus
 from nsys2prv_ng.analysis.waits.clocks import place_parts
 from nsys2prv_ng.arrays.pick import pick
-from nsys2prv_ng.arrays.row_keys import find_starts
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.intervals.device_sweep import IN_FLIGHT, MEMORY, sweep_devices
@@ -77,7 +77,7 @@ def predict_job(model: Model, time: IntArray) -> Job:
 
 def _move_report(report: ReportRecords, rows: IntArray, clock: RowClock, store: Store) -> ReportRecords:
     results = {name: _move_result(result, rows, clock, store, report.clock) for name, result in report.results.items()}
-    place, begin, end, state = load_states(report.states, store)
+    place, begin, end, state = load_states(report.states, len(report.places.all), store)
     row = rows[place]
     begin, end = (clock(row, report.clock(times), is_end=is_end) for times, is_end in ((begin, False), (end, True)))
     states = spill_states([StateIntervals(place, begin, np.maximum(begin, end), state)], store)
@@ -279,8 +279,9 @@ def _limit_marks(model: Model, time: IntArray, clock: RowClock) -> Instants:
 def _join_gpus(exact: Instants, tree: ObjectTree) -> tuple[Instants, IntArray]:
     """Return the instants of the streams of each GPU on a row of its own, and this row for each row; -1 for others."""
     node = np.array([task.node for task in tree.model.tasks], np.int64)[tree.task_of_row]
-    gpu = np.where(tree.gpu_of_row >= 0, node * (int(tree.gpu_of_row.max(initial=0)) + 1) + tree.gpu_of_row, -1)
-    of_row = np.where(gpu >= 0, tree.model.row_count + gpu, -1)
+    of_gpu = np.flatnonzero(tree.gpu_of_row >= 0)
+    of_row = np.full(tree.gpu_of_row.size, -1, np.int64)
+    of_row[of_gpu] = tree.model.row_count + encode_rows(node[of_gpu], tree.gpu_of_row[of_gpu])[0]
     chosen = np.flatnonzero(of_row[exact.row] >= 0)
     joined = Instants(of_row[exact.row[chosen]], exact.time[chosen], exact.new[chosen])
     return joined, np.where(np.isin(of_row, joined.row), of_row, -1)

@@ -1,8 +1,8 @@
 """Takes pages of a table's b-tree apart: child pages of interior pages, integers of leaf pages.
 
 https://www.sqlite.org/fileformat2.html describes the layout (1.6 "B-tree Pages", 2.1 "Record Format"). Numbers in a
-file are big-endian. Positions (`at`, `start`, `end`) count from the start of the bytes of all pages, offsets from that of
-a page. All numbers are int64: numba makes floats of uint64 mixed with int64.
+file are big-endian. Positions (`at`, `start`, `end`) count from the start of the bytes of all pages, offsets from that
+of a page. All numbers are int64: numba makes floats of uint64 mixed with int64.
 
 A damaged page can contain any bytes. Only `_word` reads them, and only within its page. Anything unexpected ends a
 kernel with `NOT_READ`, and sqlite3 reads the table instead.
@@ -40,7 +40,7 @@ class Pages(NamedTuple):
 
     data: ByteArray
     """Bytes of the pages, and a word."""
-    count: int
+    number: int
     page_size: int
     usable: int
     """Bytes of a page that are in use."""
@@ -48,10 +48,10 @@ class Pages(NamedTuple):
     """One number, which is not 0 after a read beyond the end of a page."""
 
 
-def make_pages(data: ByteArray, count: int, page_size: int, usable: int) -> Pages:
+def make_pages(data: ByteArray, number: int, page_size: int, usable: int) -> Pages:
     """Return the pages at the start of `data`, which has a word more than these."""
-    assert 0 < usable <= page_size and count * page_size + _WORD <= data.size
-    return Pages(data, count, page_size, usable, np.zeros(1, np.int64))
+    assert 0 < usable <= page_size and number * page_size + _WORD <= data.size
+    return Pages(data, number, page_size, usable, np.zeros(1, np.int64))
 
 
 def make_room(pages: int, page_size: int) -> ByteArray:
@@ -142,7 +142,7 @@ def _cells(pages: Pages, page: _Page, kind: int) -> tuple[int, int]:
 def count_cells(pages: Pages, kind: int) -> int:
     """Return the number of cells in all pages, which have the same kind."""
     total = np.int64(0)
-    for i in range(pages.count):
+    for i in range(pages.number):
         cells, _ = _cells(pages, _page(pages, i), kind)
         if cells < 0:
             return np.int64(NOT_READ)
@@ -154,7 +154,7 @@ def count_cells(pages: Pages, kind: int) -> int:
 def read_children(pages: Pages, out: IntArray) -> int:
     """Write the numbers of the pages below interior pages to `out`, in the order of rows; return their count."""
     n = np.int64(0)
-    for i in range(pages.count):
+    for i in range(pages.number):
         page = _page(pages, i)
         cells, first = _cells(pages, page, INTERIOR)
         if cells < 0 or n + cells + 1 > out.size:
@@ -212,7 +212,7 @@ def make_layouts(columns: int) -> Layouts:
 def read_leaves(pages: Pages, wanted: Wanted, layouts: Layouts, out: IntTable, row: int) -> int:
     """Write the requested integers of the rows in leaf pages to out[:, row:]; return the row after the last."""
     places = layouts.places
-    for i in range(pages.count):
+    for i in range(pages.number):
         page = _page(pages, i)
         cells, first = _cells(pages, page, LEAF)
         if cells < 0 or row + cells > out.shape[1]:

@@ -26,7 +26,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import ByteArray, IntArray
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.report import page_kernels
 from nsys2prv_ng.report.page_kernels import INTERIOR, LEAF, NOT_READ, Pages, Wanted
 from nsys2prv_ng.report.table_reader import NULL
@@ -270,7 +270,7 @@ def _find_leaves(file: _File, root: int) -> IntArray:
 
 
 def _read_children(block: Pages) -> IntArray:
-    children = np.empty(_count_cells(block, INTERIOR) + block.count, np.int64)
+    children = np.empty(_count_cells(block, INTERIOR) + block.number, np.int64)
     _check_read(page_kernels.read_children(block, children))
     return children
 
@@ -280,7 +280,7 @@ def _read_rows(file: _File, leaves: IntArray, request: _Request) -> IntArray:
     rows = done = 0
     for block in file.blocks(leaves):
         cells = _count_cells(block)
-        done += block.count
+        done += block.number
         if rows + cells > integers.shape[1]:
             # Expect as many rows per page as so far; the system never allocates memory that is never used.
             wider = np.empty((request.columns, (rows + cells) * leaves.size // done * 51 // 50 + 1), np.int64)

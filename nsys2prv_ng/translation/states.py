@@ -69,7 +69,7 @@ def _find_lanes(tree: ObjectTree, report: int) -> IntArray:
 
 def _move_to_rows(report: ReportRecords, rows: IntArray, windows: Windows, store: Store) -> StateIntervals:
     """Return the states that the events of a report request, on rows of the trace and on the common clock."""
-    states = load_states(report.states, store)
+    states = load_states(report.states, len(report.places.all), store)
     row = rows[states.place]
     moved = StateIntervals(row, report.clock(states.begin), report.clock(states.end), states.state)
     in_trace = row >= 0

@@ -55,7 +55,9 @@ def checked_kernels():
     """The kernels compiled so that they raise IndexError where they would read or write outside an array."""
     with pytest.MonkeyPatch.context() as patch:
         for name in KERNELS:
-            patch.setattr(page_kernels, name, nb.njit(boundscheck=True, **jit._UNCOUNTED)(getattr(page_kernels, name).py_func))
+            patch.setattr(
+                page_kernels, name, nb.njit(boundscheck=True, **jit._UNCOUNTED)(getattr(page_kernels, name).py_func)
+            )
         yield
 
 

@@ -23,6 +23,7 @@ from nsys2prv_ng.intervals.step_functions import StepFunction, make_row_steps
 from nsys2prv_ng.intervals.windows import cut_to_windows, unite_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
 from nsys2prv_ng.reading.nvtx_ranges import RangeKey
 from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.records.runs import Run
@@ -150,7 +151,8 @@ def load_kernels(job: Job, devices: Devices, reports: Sequence[int], *, with_ncc
         if with_nccl:
             is_kernel |= events.get_values(types.NCCL_KERNEL) != ABSENT
         kernel_lines = np.flatnonzero(is_kernel)
-        kernel_class = events.get_values(types.KERNEL_CLASS)[kernel_lines] - 1
+        number = events.get_values(types.KERNEL_CLASS)[kernel_lines]
+        kernel_class = np.where(np.isin(number, list(KERNEL_CLASSES)), number - 1, len(times.KERNELS_BY_CLASS) - 1)
         graphs = load_opened_events(report, source_names.CUDA_GRAPHS, job.store)
         is_graph = graphs.get_values(types.GRAPH_LAUNCH) != ABSENT
         graph_lines = np.flatnonzero(is_graph & (with_nccl or not job.hides_nccl))

@@ -15,14 +15,14 @@ process but not the thread, so it is shown on the main thread. The migrations th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_starts
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import Index, IntArray, PlaceColumn
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.load_cost import LoadCost
@@ -56,8 +56,8 @@ class MemoryChanges(NamedTuple):
     `unknown`: the number of frees that change nothing, because the allocation is not in the report.
     """
 
-    place: IntArray
-    kind: IntArray
+    place: PlaceColumn
+    kind: Annotated[IntArray, Index(len(types.MEMORY_LEVELS))]
     time: IntArray
     bytes: IntArray
     unknown: int

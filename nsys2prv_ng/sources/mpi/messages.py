@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, PlaceColumn
 from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.operations.parts import ANY_SIZE, FROM_ROOT, SYNCHRONISING, TO_ROOT, Collectives, Messages, get_kinds
 from nsys2prv_ng.paraver import event_types as types
@@ -127,9 +127,9 @@ class MpiCalls(NamedTuple):
 class MessageEnds(NamedTuple):
     """Sends or receives of one report: columns of n, times in ns."""
 
-    place: IntArray
+    place: PlaceColumn
     """The place where it ended, or where it was posted if its end was not recorded."""
-    posted_at: IntArray
+    posted_at: PlaceColumn
     """The place of the call that posted it."""
     process: IntArray
     time: IntArray
@@ -138,7 +138,7 @@ class MessageEnds(NamedTuple):
     """The end; NULL if no wait or test that completed it was recorded."""
     completing: IntArray
     """The start of the call in which it ended; NULL if its end was not recorded."""
-    communicator: IntArray
+    communicator: Annotated[IntArray, Index("communicators.keys")]
     partner: IntArray
     tag: IntArray
     bytes: IntArray

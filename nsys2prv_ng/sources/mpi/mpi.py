@@ -14,7 +14,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.groups import map_unambiguous
 from nsys2prv_ng.arrays.row_keys import find_starts
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, PlaceColumn
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.intervals.nesting import mark_crossing
 from nsys2prv_ng.objects.tree import ObjectTree
@@ -53,9 +53,9 @@ class MpiJoinData(ValueClass):
     rank_names: list[str]
     """Names of ranks in the space RANK_NAMES."""
     call_names: list[str]
-    initialised: IntArray
+    initialised: PlaceColumn
     """Places of the calls that initialised MPI; none if unsound rows were dropped, because later calls may be lost."""
-    finalised: IntArray
+    finalised: PlaceColumn
     """Places of the calls that finalised MPI."""
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.arrays.groups import reduce_groups, sort_groups
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, mark_duplicates, sort_rows, take_groups
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, PlaceColumn
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
@@ -156,8 +156,8 @@ def write_events(
 class CommunicatorUses(NamedTuple):
     """n uses of communicators: the distinct values that calls on each thread record, and when first (ns)."""
 
-    communicator: IntArray
-    place: IntArray
+    communicator: Annotated[IntArray, Index("communicators")]
+    place: PlaceColumn
     rank: IntArray
     devices: IntArray
     begin: IntArray
@@ -169,8 +169,8 @@ class MessageEnds(NamedTuple):
     In a report, `communicator` is an index, and `caller` and `place` are places; in the trace, a number and rows.
     """
 
-    communicator: IntArray
-    caller: IntArray
+    communicator: Annotated[IntArray, Index("communicators")]
+    caller: PlaceColumn
     """The thread."""
     peer: IntArray
     id: IntArray
@@ -181,7 +181,7 @@ class MessageEnds(NamedTuple):
     """Start of the call."""
     has_kernel: BoolArray
     """Whether the kernel that carries out the message is known. If so, the following are of it, else of the call."""
-    place: IntArray
+    place: PlaceColumn
     begin: IntArray
     end: IntArray
 

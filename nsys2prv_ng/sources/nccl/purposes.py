@@ -20,12 +20,12 @@ docs/reference/sources.md has them for users.
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, PlaceColumn
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, find_launches, locate, read_recorded_calls
@@ -69,8 +69,8 @@ _OTHER_KERNEL = -2
 class Purposes(NamedTuple):
     """The purpose of the calls of n pairs of a communicator (index) and a process."""
 
-    communicator: IntArray
-    place: IntArray
+    communicator: Annotated[IntArray, Index("communicators")]
+    place: PlaceColumn
     """Place of a thread of the process."""
     purpose: IntArray
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, PlaceColumn
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.objects.tree import ObjectTree
@@ -158,7 +158,7 @@ NO_END = 2**62
 class StateIntervals(NamedTuple):
     """n states that events ask for: place, start and end (ns), state. They may nest; the outermost state wins."""
 
-    place: IntArray
+    place: PlaceColumn
     begin: IntArray
     end: IntArray
     state: IntArray
@@ -168,10 +168,10 @@ class Unended(NamedTuple):
     """n intervals without an end, which last until the trace ends: place, start (ns), the types that they open and
     close."""
 
-    place: IntArray
+    place: PlaceColumn
     begin: IntArray
     opening: list[Pair]
-    closing: list[int]
+    closing: Annotated[list[int], Index("labels.types")]
 
 
 @dataclass(eq=False, repr=False)
