@@ -46,7 +46,7 @@ class Collectives(NamedTuple):
     operation: Annotated[IntArray, Index("operations")]
     bytes: IntArray
     """The size, if it is the same on all ranks, else ANY_SIZE."""
-    member: Annotated[IntArray, Index(2**31)]
+    member: Annotated[IntArray, Index("owners")]
     """The rank: a number that is unique within the report."""
     begin: IntArray
     end: IntArray

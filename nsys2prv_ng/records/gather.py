@@ -140,7 +140,10 @@ def gather_records(groups: Sequence[RunGroup], store: Store, rows: int, low: int
         store.release(group.shelf, _TO_COPY * group.at.size + count_bytes(record - begin, word - begin_word, 8))
         if group.resolved_by is not None and record > begin:
             gathered.first[record] = word
-            rec.resolve_maps(gathered.columns, begin, record, *group.resolved_by)
+            try:
+                rec.resolve_maps(gathered.columns, begin, record, *group.resolved_by)
+            except IndexError:
+                raise rec.make_damage_error(group.shelf.shelf) from None
     gathered.first[records] = words
     return gathered
 

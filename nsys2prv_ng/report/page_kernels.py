@@ -23,7 +23,7 @@ LEAF, INTERIOR = 13, 5
 NOT_READ = -1
 """Replaces a number of rows or pages if a page is damaged, or a case that is left to sqlite3."""
 
-_WORD = 8
+WORD = 8
 """Bytes that are read at once."""
 
 _REAL, _RESERVED, _BLOB = 7, 10, 12
@@ -50,13 +50,13 @@ class Pages(NamedTuple):
 
 def make_pages(data: ByteArray, number: int, page_size: int, usable: int) -> Pages:
     """Return the pages at the start of `data`, which has a word more than these."""
-    assert 0 < usable <= page_size and number * page_size + _WORD <= data.size
+    assert 0 < usable <= page_size and number * page_size + WORD <= data.size
     return Pages(data, number, page_size, usable, np.zeros(1, np.int64))
 
 
 def make_room(pages: int, page_size: int) -> ByteArray:
     """Return room for the bytes of pages, as `make_pages` takes them."""
-    return np.zeros(pages * page_size + _WORD, np.uint8)
+    return np.zeros(pages * page_size + WORD, np.uint8)
 
 
 class _Page(NamedTuple):
@@ -82,7 +82,7 @@ def _word(page: _Page, at: int, size: int) -> int:
         page.damage[0] = 1
         at = page.start
     word = np.int64(0)
-    for i in range(_WORD):  # the compiler makes one instruction of this
+    for i in range(WORD):  # the compiler makes one instruction of this
         word = (word << 8) | np.int64(page.data[np.uintp(at + i)])  # testing for a negative index takes long
     return word
 
@@ -296,7 +296,7 @@ def _find_layout(page: _Page, record: _Record, wanted: Wanted, layouts: Layouts,
     places = layouts.places[slot]
     header, at = _short_varint(page, record.start)
     header_end = value = record.start + header
-    if header < at - record.start or header_end > end:
+    if header <= at - record.start or header_end > end:  # SQLite takes a header without columns for damage
         return False
     column = 0
     while column < wanted.place.size and at < header_end:

@@ -32,6 +32,8 @@ _FEW_ROWS = 1 << 15
 """Tables with more rows are large: SQL selects rows of them. Of smaller tables, all rows are read."""
 _SELECT_TABLES = r"SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'"
 _SELECT_COLUMNS = "SELECT name FROM pragma_table_xinfo(?) WHERE hidden != 1"
+_ROWID_NAMES = ("rowid", "oid", "_rowid_")
+"""Names of the rowid, unless columns have them."""
 
 _VALUES = {
     pa.string(): "CASE typeof({0}) WHEN 'text' THEN {0} END",
@@ -64,10 +66,29 @@ class SqliteFile:
         self._connection.close()
 
     def list_columns(self, table: str) -> frozenset[str]:
+        self._find_rowid(table)
         with _report_damage(self.path, table):
             return frozenset(name for (name,) in self._connection.execute(_SELECT_COLUMNS, (table,)))
 
+    def _find_rowid(self, table: str) -> str:
+        """Return a name of the rowid of a table. Raises ReportError for a table without one: its pages, which are those
+        of an index, cannot be checked, and its rows are in another order."""
+        with _report_damage(self.path, table):
+            names = {name.lower() for (name,) in self._connection.execute(_SELECT_COLUMNS, (table,))}
+            for free in (name for name in _ROWID_NAMES if name not in names):
+                try:
+                    self._connection.execute(f"SELECT {free} FROM {quote(table)} LIMIT 0")
+                except sqlite3.OperationalError as error:
+                    if not str(error).startswith("no such column"):
+                        raise
+                else:
+                    return free
+        raise ReportError(
+            f"{self.path}: table {table} was made WITHOUT ROWID, which nsys never does; export the report again"
+        )
+
     def count_rows(self, table: str) -> int:
+        self._find_rowid(table)
         with _report_damage(self.path, table):
             self._pages.check_tree(self._connection, table)
             ((rows,),) = self._connection.execute(f"SELECT count(*) FROM {quote(table)}")
@@ -85,7 +106,12 @@ class SqliteFile:
         from sqlalchemy.dialects import sqlite
 
         conditions = [sa.column(name).in_(list(values)) for name, values in among.items()]
-        statement = sa.table(table, *map(sa.column, columns)).select().where(*conditions).order_by(sa.column("rowid"))
+        statement = (
+            sa.table(table, *map(sa.column, columns))
+            .select()
+            .where(*conditions)
+            .order_by(sa.text(self._find_rowid(table)))
+        )
         sql = str(statement.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
         return self._connection.execute(sql).fetchall()  # SQLAlchemy's own rows take twice as long, or more
 
@@ -113,7 +139,9 @@ class SqliteFile:
 
     def _integers(self, table: str, columns: Sequence[str]) -> IntArray:
         """Read columns of integers with sqlite3; return an array (columns, rows)."""
-        statement = f"SELECT {', '.join(map(_select_integer, columns))} FROM {quote(table)} ORDER BY rowid"
+        statement = (
+            f"SELECT {', '.join(map(_select_integer, columns))} FROM {quote(table)} ORDER BY {self._find_rowid(table)}"
+        )
         flat = np.fromiter(chain.from_iterable(self._connection.execute(statement)), np.int64)
         return flat.reshape(-1, len(columns)).T
 
@@ -124,7 +152,7 @@ class SqliteFile:
     def _blocks(self, table: str, column: str, kind: pa.DataType) -> Iterator[pa.Array]:
         """Yield the values of at most `_BLOCK_ROWS` rows at once."""
         value = _VALUES[kind].format(quote(column))
-        cursor = self._connection.execute(f"SELECT {value} FROM {quote(table)} ORDER BY rowid")
+        cursor = self._connection.execute(f"SELECT {value} FROM {quote(table)} ORDER BY {self._find_rowid(table)}")
         while rows_read := cursor.fetchmany(_BLOCK_ROWS):
             block = pa.array([item for (item,) in rows_read], kind)
             del rows_read
