@@ -75,7 +75,7 @@ class OpenedEvents:
         wanted[known] = True
         _take_values(self._lines, records.first, records.handle, records.value, wanted, values)
         names = [len(self._labels.names.get(each.names, {})) for each in event_types if each.names]
-        if names and (((values < 0) & (values != ABSENT)) | (values > max(names))).any():  # only in a crafted shard
+        if names and (((values < 1) & (values != ABSENT)) | (values > max(names))).any():  # only in a crafted shard
             raise TranslationError("the names of a shard's events are damaged; read its report again")
         return values
 

@@ -84,7 +84,8 @@ class SqliteFile:
                 else:
                     return free
         raise ReportError(
-            f"{self.path}: table {table} was made WITHOUT ROWID, which nsys never does; export the report again"
+            f"{self.path}: table {table} has no rowid, as if made WITHOUT ROWID, which nsys never does;"
+            " export the report again"
         )
 
     def count_rows(self, table: str) -> int:
@@ -106,12 +107,8 @@ class SqliteFile:
         from sqlalchemy.dialects import sqlite
 
         conditions = [sa.column(name).in_(list(values)) for name, values in among.items()]
-        statement = (
-            sa.table(table, *map(sa.column, columns))
-            .select()
-            .where(*conditions)
-            .order_by(sa.text(self._find_rowid(table)))
-        )
+        rowid = sa.text(self._find_rowid(table))
+        statement = sa.table(table, *map(sa.column, columns)).select().where(*conditions).order_by(rowid)
         sql = str(statement.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
         return self._connection.execute(sql).fetchall()  # SQLAlchemy's own rows take twice as long, or more
 
@@ -139,9 +136,8 @@ class SqliteFile:
 
     def _integers(self, table: str, columns: Sequence[str]) -> IntArray:
         """Read columns of integers with sqlite3; return an array (columns, rows)."""
-        statement = (
-            f"SELECT {', '.join(map(_select_integer, columns))} FROM {quote(table)} ORDER BY {self._find_rowid(table)}"
-        )
+        names = ", ".join(map(_select_integer, columns))
+        statement = f"SELECT {names} FROM {quote(table)} ORDER BY {self._find_rowid(table)}"
         flat = np.fromiter(chain.from_iterable(self._connection.execute(statement)), np.int64)
         return flat.reshape(-1, len(columns)).T
 

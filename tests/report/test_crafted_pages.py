@@ -1,4 +1,4 @@
-"""Crafted pages are read as sqlite3 reads them, or left to it, and no read leaves the buffer: guard pages are beside it."""
+"""Crafted pages are read as sqlite3 reads them, or left to it. No read leaves the buffer: guard pages are beside it."""
 
 from __future__ import annotations
 
