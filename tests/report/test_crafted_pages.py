@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import mmap
 import os
 import random
@@ -173,6 +174,12 @@ def test_crafted_pages(tmp_path, monkeypatch, first):
     assert shared[1] > BATCH // 20 and shared[2] > BATCH // 20  # so that both were tried
 
 
+@pytest.mark.parametrize("seed", [15, 55, 116, 269])
+def test_pages_that_were_read_wrongly_once(tmp_path, seed):
+    """Records of size 0 with the header of another one, and a header without columns."""
+    compare(tmp_path / "a.sqlite", craft(seed, tmp_path, tmp_path / "a.sqlite"))
+
+
 @pytest.mark.parametrize("size", [4096 + 8, 512])
 def test_guard_pages_end_the_process(size):
     """A read of one byte beyond a buffer is seen, on the side on which it touches a guard page."""
@@ -182,6 +189,7 @@ def test_guard_pages_end_the_process(size):
         beyond = array.ctypes.data + (-1 if array.ctypes.data % mmap.PAGESIZE == 0 else size)
         child = os.fork()
         if not child:
+            faulthandler.disable()
             ctypes.c_uint8.from_address(beyond).value  # noqa: B018
             os._exit(0)
         assert os.waitpid(child, 0)[1] & 127 == signal.SIGSEGV
