@@ -2,9 +2,9 @@
 
 The file format is documented and will not change (https://www.sqlite.org/fileformat2.html). The result is what sqlite3
 would return, or nothing. Everything out of the ordinary is left to sqlite3, which reads it or reports what is wrong:
-another writer, short or inconsistent files, tables WITHOUT ROWID, generated columns, columns of floating point numbers,
-single floating point values, values in overflow pages, defaults of columns that were added later, anything damaged, and
-tables so small that reading their pages does not pay.
+another writer, short or inconsistent files, generated columns, columns of floating point numbers, single floating point
+values, values in overflow pages, defaults of columns that were added later, anything damaged, and tables so small that
+reading their pages does not pay.
 
 Nothing is mapped into memory: if someone truncates the file, touching a map kills the program, whereas a read fails.
 
