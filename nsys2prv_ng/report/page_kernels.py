@@ -230,9 +230,8 @@ def read_leaves(pages: Pages, wanted: Wanted, layouts: Layouts, out: IntTable, r
             slot = _hash_header(page, at)
             if not _is_kept(page, record, layouts, slot) and not _find_layout(page, record, wanted, layouts, slot):
                 return np.int64(NOT_READ)
-            for column in range(out.shape[0]):
-                shift = places[slot, column, 1]
-                word = _word(page, at + places[slot, column, 0], 8 - (shift >> 3)) >> shift
+            for column in range(out.shape[0]):  # a kept layout is within the record: only its start is new
+                word = _word(page, at + places[slot, column, 0], 1) >> places[slot, column, 1]
                 out[column, row] = (word & places[slot, column, 2]) | places[slot, column, 3]
             if wanted.alias >= 0:
                 out[wanted.alias, row] = rowid
