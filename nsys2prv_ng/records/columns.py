@@ -274,7 +274,7 @@ def refuse_damaged(records: Records, places: int, shelf: object) -> None:
 
     `places`: more than the places of all records; receivers may have places beyond.
     """
-    is_sound = are_sound(records.columns, 0, len(records), MOST_TYPES, MOST_TYPES)
+    is_sound = are_sound(records.columns, 0, len(records), MOST_TYPES, MOST_TYPES, 0)
     if not is_sound or records.place.max(initial=-1) >= places:
         raise make_damage_error(shelf)
 
@@ -285,9 +285,9 @@ def make_damage_error(shelf: object) -> TranslationError:
 
 
 @compiled
-def are_sound(columns: ColumnTuple, low: int, high: int, places: int, types: int) -> bool:
+def are_sound(columns: ColumnTuple, low: int, high: int, places: int, types: int, offset: int) -> bool:
     """Return whether the records low .. high - 1 are in order, with sound times, words, places below `places` and
-    handles below `types`."""
+    handles below `types`. `offset` (ns): what was added to the times of lines, but not yet to those in words."""
     time, tie, place, kind, first, handle, value = columns
     for i in range(low, high):
         words, line_class = first[i + 1] - first[i], unpack_tie_class(tie[i])
@@ -310,7 +310,7 @@ def are_sound(columns: ColumnTuple, low: int, high: int, places: int, types: int
         elif kind[i] != STATE or line_class != STATE_LINE or words != 1:
             return False
         else:
-            if not time[i] <= value[first[i]] <= FARTHEST_TIME:
+            if not time[i] - offset <= value[first[i]] <= FARTHEST_TIME:
                 return False
     return True
 

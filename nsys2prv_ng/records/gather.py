@@ -227,7 +227,7 @@ def _copy(
                 to_handle[shift + j] = bytes_4[handle + j]
         if limits_of_ids[0] >= 0:
             to_first[record + high - low] = word + high_word - low_word
-            if not rec.are_sound(columns, record, record + high - low, *limits_of_ids):
+            if not rec.are_sound(columns, record, record + high - low, limits_of_ids[0], limits_of_ids[1], offset):
                 return -1, -1
         if offset != 0:
             rec.shift_words(to_kind, to_first, to_value, record, record + high - low, offset)
