@@ -42,6 +42,8 @@ KERNEL_CLASSES = {
     18: "Sort, scan or select", 19: "Copy, cast or fill", 20: "FFT", 21: "Sparse matrix", 22: "NCCL",
     23: "Communication other", 24: "Other",
 }  # fmt: skip
+COMMUNICATION_CLASSES = (22, 23)
+"""Those of kernels and copies that move data between GPUs (sources/cuda/communication.py)."""
 
 
 NOTHING_RECORDED = "Nothing recorded"

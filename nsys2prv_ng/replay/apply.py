@@ -16,6 +16,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, BoolTable, FloatArray, FloatTable, Int32Array, IntArray, IntTable
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.intervals.device_sweep import MEMORY
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay import columns
 from nsys2prv_ng.replay.changes import Change
@@ -126,7 +127,7 @@ def _scale_kernels(model: Model, change: Change, ranks: BoolArray, weight: IntAr
     if change.target == what.CLASS:
         index, names = model.kernel_class
     else:
-        index = np.where(model.is_memory, NONE, model.lanes.operation_name)
+        index = np.where(model.lanes.operation_kind & MEMORY > 0, NONE, model.lanes.operation_name)
         names = model.lanes.names
     used = np.unique(index[index >= 0])
     found = used[match_names(change.name, [names[n] for n in used.tolist()], change.target)]

@@ -14,7 +14,7 @@ from nsys2prv_ng.analysis.path.streams import Span
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
-from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, MEMORY
+from nsys2prv_ng.intervals.device_sweep import COMMUNICATING_COPY, COMMUNICATION, MEMORY
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
@@ -151,7 +151,8 @@ def _get_kinds(lanes: Lanes) -> IntArray:
     """Return what passes along the edge of each operation from its start to its end."""
     kind = np.full(lanes.operation_kind.size, columns.KERNEL)
     kind[lanes.operation_kind == MEMORY] = columns.COPY
-    kind[(lanes.operation_kind == COMMUNICATION) & (lanes.operations.kind == path.NOT_SPLIT)] = columns.UNSPLIT
+    kind[lanes.operation_kind == COMMUNICATING_COPY] = columns.NEAR
+    kind[(lanes.operation_kind & COMMUNICATION > 0) & (lanes.operations.kind == path.NOT_SPLIT)] = columns.UNSPLIT
     return kind
 
 

@@ -74,7 +74,7 @@ def load_work(
         operations = load_device_operations(report, store)
         task_of_place = np.where(rows >= 0, tree.task_of_row[rows], -1)
         launched = _find_launched(operations, load_launches(report, store), task_of_place)
-        chosen = np.flatnonzero(operations.kind != MEMORY)
+        chosen = np.flatnonzero(operations.kind & MEMORY == 0)
         task = task_of_place[operations.place[chosen]]
         name = len(texts) + operations.name[chosen]
         graph = (operations.kind[chosen] == WHOLE_GRAPH).astype(np.int64)

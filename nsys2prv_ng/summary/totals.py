@@ -18,7 +18,7 @@ from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
-from nsys2prv_ng.reading.device_operations import load_launches
+from nsys2prv_ng.reading.device_operations import load_launches, mark_communication
 from nsys2prv_ng.reading.nvtx_ranges import load_nvtx_ranges, load_repeated_ranges
 from nsys2prv_ng.reading.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.reading.read_reports import ReportRecords
@@ -83,14 +83,14 @@ def sum_kernels(
 
 
 def sum_launched(report: ReportRecords, store: Store, counted: CountedEvents) -> Table:
-    """Return the kernels of a report, without NCCL, by the innermost `range` that their thread was in at the launch.
+    """Return the kernels of a report that compute, by the innermost `range` that their thread was in at the launch.
 
     Threads outside of ranges count as in the range of the main thread. Kernels without a recorded launch, such as all
     but the first node of a CUDA graph on a stream, are in no range ("").
     """
     kernels = load_opened_events(report, source_names.KERNELS, store)
-    is_kernel = kernels.get_values(types.KERNEL) != ABSENT
-    line = np.flatnonzero(is_kernel & counted.mark_operations(kernels.place, kernels.begin))
+    is_kernel = kernels.get_values(types.KERNEL_CLASS) != ABSENT
+    line = np.flatnonzero(is_kernel & ~mark_communication(kernels) & counted.mark_operations(kernels.place, kernels.begin))
     launches = load_launches(report, store)
     at = launches.find(kernels.place[line], kernels.begin[line])
     thread, sent = pick(launches.thread, at, ABSENT), pick(launches.sent, at, 0)

@@ -23,6 +23,7 @@ from nsys2prv_ng.intervals.step_functions import StepFunction, make_row_steps
 from nsys2prv_ng.intervals.windows import cut_to_windows, unite_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.device_operations import mark_communication
 from nsys2prv_ng.reading.nvtx_ranges import RangeKey
 from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.records.runs import Run
@@ -136,8 +137,8 @@ class Kernels(NamedTuple):
     kind: IntArray
 
 
-def load_kernels(job: Job, devices: Devices, reports: Sequence[int], *, with_nccl: bool = False) -> Kernels:
-    """Return what computes on the GPUs of some reports, and NCCL's kernels and graphs that may contain any `with_nccl`.
+def load_kernels(job: Job, devices: Devices, reports: Sequence[int], *, with_others: bool = False) -> Kernels:
+    """Return what computes on the GPUs of some reports; `with_others` also kernels and graphs that may communicate.
 
     Other graphs that were traced as a whole count as kernels. Where kernels overlap, `flatten`
     keeps the earliest; on a tie, the longest.
@@ -146,14 +147,12 @@ def load_kernels(job: Job, devices: Devices, reports: Sequence[int], *, with_ncc
     for index in reports:
         report = job.reports[index]
         events = load_opened_events(report, source_names.KERNELS, job.store)
-        is_kernel = events.get_values(types.KERNEL) != ABSENT
-        if with_nccl:
-            is_kernel |= events.get_values(types.NCCL_KERNEL) != ABSENT
-        kernel_lines = np.flatnonzero(is_kernel)
+        is_kernel = events.get_values(types.KERNEL_CLASS) != ABSENT
+        kernel_lines = np.flatnonzero(is_kernel & (with_others | ~mark_communication(events)))
         kernel_class = events.get_values(types.KERNEL_CLASS)[kernel_lines] - 1
         graphs = load_opened_events(report, source_names.CUDA_GRAPHS, job.store)
         is_graph = graphs.get_values(types.GRAPH_LAUNCH) != ABSENT
-        graph_lines = np.flatnonzero(is_graph & (with_nccl or not job.hides_nccl))
+        graph_lines = np.flatnonzero(is_graph & (with_others or not job.hides_nccl))
         graph_class = np.full(graph_lines.size, times.KERNELS_BY_CLASS.index(GRAPH_CLASS))
         for source, lines, kind in ((events, kernel_lines, kernel_class), (graphs, graph_lines, graph_class)):
             row = devices.rows_of_reports[index][source.place[lines]]

@@ -24,16 +24,17 @@ from nsys2prv_ng.records.columns import make_communications
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata
 from nsys2prv_ng.sources.cuda.device_operations import CALLS, GRAPH
-from nsys2prv_ng.sources.cuda.stream_operations import KERNEL_TABLE
+from nsys2prv_ng.sources.cuda.stream_operations import KERNEL_TABLE, MEMCPY_TABLE
 from nsys2prv_ng.sources.nccl import calls as nccl_calls
 from nsys2prv_ng.sources.nccl import kernels as nccl_kernels
 from nsys2prv_ng.sources.nccl import payload, payload_events
 from nsys2prv_ng.sources.nccl.advanced_trace import write_channels
 from nsys2prv_ng.sources.nccl.calls import RECEIVING, CallTable, NcclCalls, find_sizes
 from nsys2prv_ng.sources.nccl.communicators import Communicator, Reports, find_communicators
+from nsys2prv_ng.sources.nccl.others import collect_others
 from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, NO_FUNCTION, CallPairs, NcclKernels, parse_function
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
-from nsys2prv_ng.sources.nvtx.names import COLLECTIVES
+from nsys2prv_ng.sources.shared.nccl_names import COLLECTIVES
 from nsys2prv_ng.sources.shared import reasons
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, parse_rank
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, NamedCommunicator, Result, Source
@@ -58,6 +59,7 @@ def read(reader: ReportReader) -> Result:
     result.join_data = payload_events.make_join_data(reader, calls, table, kernels, pairs)
     communicators = calls.payload.communicators
     result.evidence = collect_evidence(calls.names, communicators, table, kernels, pairs)
+    result.evidence.collectives += collect_others(reader)
     result.evidence.has_whole_graphs = reader.is_in_report(GRAPH)
     result.evidence.rank_messages.append(collect_messages(reader.metadata, communicators, table, kernels, pairs))
     return result
@@ -352,7 +354,7 @@ def _gather_messages(
 SOURCE = Source(
     source_names.NCCL,
     "Payloads of NCCL's calls and kernels",
-    (nvtx_events.TABLE, *payload.TABLES, CALLS, KERNEL_TABLE),
+    (nvtx_events.TABLE, *payload.TABLES, CALLS, KERNEL_TABLE, MEMCPY_TABLE),
     read,
     join,
     payload_events.NcclJoinData,
