@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from html import escape
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.reading.accounts import SkippedReport
@@ -90,6 +90,10 @@ class StartUp(ValueClass):
     wait_ns: int
     """How long kernels and calls waited for other ranks in the time before, over all ranks."""
     after_ns: int
+
+
+PLURALS = {"rank": "ranks", "process": "processes"}
+"""Plurals of what counts are per."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -210,6 +214,14 @@ class JobSummary(ValueClass):
         if summary.links is not None:
             _check_links(summary.links)
         return summary
+
+    @property
+    def users(self) -> tuple[Literal["rank", "process"], int]:
+        """What counts are per: ranks, or processes (that use GPUs, if any do) where ranks are not known."""
+        processes = {task for gpu in self.gpus for task in gpu.tasks}
+        if self.ranks and all(gpu.ranks for gpu in self.gpus if gpu.tasks):
+            return "rank", self.ranks
+        return "process", max(len(processes) or self.tasks, 1)
 
     def _list_counted(self) -> Iterator[_Counted]:
         """Yield all rows with a mean."""
