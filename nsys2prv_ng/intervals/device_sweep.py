@@ -2,11 +2,11 @@
 
 The definitions are those of NVIDIA's recipes. Compute is the union of all kernels that are no communication, and
 communication the union of those that are (nccl_gpu_overlap_trace, which knows only NCCL's) and of copies between GPUs,
-which are memory operations too (sources/cuda/communication.py). A CUDA graph that was traced as a whole is compute, as in the
-recipes, if it cannot contain NCCL; otherwise it is a separate kind. A device is idle from the end of the i-th operation
-to end until the start of the (i + 1)-th operation to start, if that is later (gpu_gaps, which takes each process
-separately and counts flushes of the profiler as busy). It is never idle before its first operation or after its last. A
-kernel is in flight from the start of its launch call to its own end.
+which are memory operations too (sources/cuda/communication.py). A CUDA graph that was traced as a whole is compute, as
+in the recipes, if it cannot contain NCCL; otherwise it is a separate kind. A device is idle from the end of the i-th
+operation to end until the start of the (i + 1)-th operation to start, if that is later (gpu_gaps, which takes each
+process separately and counts flushes of the profiler as busy). It is never idle before its first operation or after its
+last. A kernel is in flight from the start of its launch call to its own end.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, BoolTable, FloatArray, FloatTable, Int32Array, IntArray, IntTable
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.intervals.device_sweep import MEMORY
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay import columns
 from nsys2prv_ng.replay.changes import Change
@@ -127,7 +126,7 @@ def _scale_kernels(model: Model, change: Change, ranks: BoolArray, weight: IntAr
     if change.target == what.CLASS:
         index, names = model.kernel_class
     else:
-        index = np.where(model.lanes.operation_kind & MEMORY > 0, NONE, model.lanes.operation_name)
+        index = np.where(model.is_memory, NONE, model.lanes.operation_name)
         names = model.lanes.names
     used = np.unique(index[index >= 0])
     found = used[match_names(change.name, [names[n] for n in used.tolist()], change.target)]
@@ -173,6 +172,8 @@ def _scale_ranges(model: Model, change: Change, ranks: BoolArray, weight: IntArr
 def _scale_network(model: Model, change: Change, ranks: BoolArray, weight: IntArray) -> None:
     kinds = {what.WITHIN: (columns.NEAR,), what.BETWEEN: (columns.FAR,)}.get(change.name, NETWORK)
     chosen = mark_kinds(model.graph.kind, kinds) & ranks
+    if columns.NEAR in kinds:
+        chosen |= model.is_between & ranks
     if not chosen.any():
         raise UsageError(f"no communication {change.name or 'between ranks'} can be split into waiting and moving")
     _scale(weight, np.flatnonzero(chosen), change.factor)

@@ -92,7 +92,9 @@ def sum_launched(report: ReportRecords, store: Store, counted: CountedEvents) ->
     """
     kernels = load_opened_events(report, source_names.KERNELS, store)
     is_kernel = kernels.get_values(types.KERNEL_CLASS) != ABSENT
-    line = np.flatnonzero(is_kernel & ~mark_communication(kernels) & counted.mark_operations(kernels.place, kernels.begin))
+    line = np.flatnonzero(
+        is_kernel & ~mark_communication(kernels) & counted.mark_operations(kernels.place, kernels.begin)
+    )
     launches = load_launches(report, store)
     at = launches.find(kernels.place[line], kernels.begin[line])
     thread, sent = pick(launches.thread, at, ABSENT), pick(launches.sent, at, 0)
@@ -167,7 +169,10 @@ def sum_nccl(
     made = {"calls": np.ones_like(called), "sized": (called >= 0).astype(np.int64), "bytes": np.maximum(called, 0)}
 
     parts = [{"function": functions, **made}]
-    for events, line, ran_functions in (_find_functions(load_opened_events(report, source_names.KERNELS, store)), copied):
+    for events, line, ran_functions in (
+        _find_functions(load_opened_events(report, source_names.KERNELS, store)),
+        copied,
+    ):
         counts = counted.mark_operations(events.place, events.begin)[line]
         line, ran_functions = line[counts], ran_functions[counts]
         carried, length = find_sizes(events, line, on_stream), events.length[line]

@@ -10,7 +10,7 @@ from nsys2prv_ng.value_class import ValueClass
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Place(ValueClass):
-    """Something that takes time: an NVTX range, a call, a kernel class, an NCCL function, a kernel that communicates, a rank or a step."""
+    """Something that takes time: a range, a call, a kernel class, an NCCL function, a kernel, a rank or a step."""
 
     kind: str
     """"range", "call", "class", "function", "kernel", "copies", "rank" or "step"."""

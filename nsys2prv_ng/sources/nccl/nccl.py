@@ -31,11 +31,11 @@ from nsys2prv_ng.sources.nccl import payload, payload_events
 from nsys2prv_ng.sources.nccl.advanced_trace import write_channels
 from nsys2prv_ng.sources.nccl.calls import RECEIVING, CallTable, NcclCalls, find_sizes
 from nsys2prv_ng.sources.nccl.communicators import Communicator, Reports, find_communicators
-from nsys2prv_ng.sources.nccl.others import collect_others
 from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, NO_FUNCTION, CallPairs, NcclKernels, parse_function
+from nsys2prv_ng.sources.nccl.others import collect_others
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
-from nsys2prv_ng.sources.shared.nccl_names import COLLECTIVES
 from nsys2prv_ng.sources.shared import reasons
+from nsys2prv_ng.sources.shared.nccl_names import COLLECTIVES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, parse_rank
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, NamedCommunicator, Result, Source
 

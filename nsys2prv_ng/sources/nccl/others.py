@@ -24,7 +24,9 @@ def collect_others(reader: ReportReader) -> list[parts.Collectives]:
     """Return the kernels and copies of a report that communicate, without NCCL's kernels."""
     operations, classes = reader.once(locate), reader.once(find_classes)
     placed, tables = operations.place >= 0, []
-    is_kernel, is_copy = (operations.spread({name: name == table for name in operations.columns}) > 0 for table in (KERNEL, MEMCPY))
+    is_kernel, is_copy = (
+        operations.spread({name: name == table for name in operations.columns}) > 0 for table in (KERNEL, MEMCPY)
+    )
     at = np.flatnonzero(placed & is_kernel & (classes == OTHER))
     if at.size:
         is_node = operations.stack("graphNodeId")[at] != NULL

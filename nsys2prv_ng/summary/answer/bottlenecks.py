@@ -175,7 +175,8 @@ OPAQUE = Bottleneck(
 UNCLASSIFIED = Bottleneck(
     key="unclassified communication",
     title="Exposed communication, transfer or wait unknown",
-    rule="kernels that communicate and may wait or transfer data are the largest loss, and at least a quarter of the GPU time",
+    rule="kernels that communicate and may wait or transfer data are the largest loss, and at least a quarter of the "
+    "GPU time",
     loss=("not_split_ns",),
     unknown="no replay can tell what unclassified kernels would do",
     sentence=_OF_GPU_TIME,
@@ -263,6 +264,24 @@ TRANSFER = Bottleneck(
     preset="analysis/exposed_communication",
     evidence=("efficiency", "waits", "what_if"),
 )
+TRANSFER_COPIES = _refine(
+    TRANSFER,
+    rules.moves_by_copies,
+    rule="exposed transfer, and copies between GPUs are half of its gain, or else most of the communication on GPUs",
+    places=where.find_copies_between,
+    sentence="{share} of GPU time is data transfer{worth}",
+    worth="; without it, steps would be {gain} shorter",
+    hint="overlap copies between GPUs with compute; make fewer and larger ones; check that peers have NVLink",
+    preset="basics/memory_operations",
+    evidence=("efficiency", "memory_operations", "what_if"),
+)
+TRANSFER_CHAIN = _refine(
+    TRANSFER_COPIES,
+    rules.copies_in_chain,
+    rule="exposed transfer, most of it copies between GPUs, which run one after the other",
+    worth="; without it, steps would be {gain} shorter: the copies run one after the other",
+    hint="these copies wait for each other: let them run at once (streams, events), or use a collective of NCCL",
+)
 TRANSFER_GATHER = _refine(
     TRANSFER,
     lambda case: rules.are_most(["AllGather"], case.nccl_kernels),
@@ -303,23 +322,6 @@ TRANSFER_MPI_COLLECTIVES = _refine(
     rules.moves_in_mpi_collectives,
     rule="exposed transfer over MPI, and most of it in collectives",
     hint="overlap collectives with compute (MPI_Iallreduce and alike); reduce fewer bytes, in fewer calls",
-)
-TRANSFER_COPIES = _refine(
-    TRANSFER,
-    rules.moves_by_copies,
-    rule="exposed transfer, and most communication on GPUs is copies between them",
-    sentence="{share} of GPU time is data transfer{worth}",
-    worth="; without it, steps would be {gain} shorter",
-    hint="overlap copies between GPUs with compute; make fewer and larger ones; check that peers have NVLink",
-    preset="basics/memory_operations",
-    evidence=("efficiency", "memory_operations", "what_if"),
-)
-TRANSFER_CHAIN = _refine(
-    TRANSFER_COPIES,
-    rules.copies_in_chain,
-    rule="exposed transfer, most of it copies between GPUs, which run one after the other",
-    worth="; without it, steps would be {gain} shorter: the copies run one after the other",
-    hint="these copies wait for each other: let them run at once (streams, events), or use a collective of NCCL",
 )
 TRANSFER_OTHERS = _refine(
     TRANSFER,

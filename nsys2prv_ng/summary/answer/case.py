@@ -137,6 +137,11 @@ class Case(ValueClass):
         return self.nccl_kernels | self.other_communication
 
     @property
+    def copies_between(self) -> list[MemoryOperationNumbers]:
+        """Copies between GPUs that NCCL did not launch."""
+        return [each for each in self.summary.memory_operations if each.operation in self.other_communication]
+
+    @property
     def copies(self) -> list[MemoryOperationNumbers]:
         """Copies and sets that are no communication."""
         return [each for each in self.summary.memory_operations if not communicates(each.operation)]

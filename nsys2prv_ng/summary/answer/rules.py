@@ -14,7 +14,16 @@ from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS, communicates
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
-from nsys2prv_ng.summary.answer.case import HALF, HOST_BOUND, LEAST, NETWORK_BOUND, Case, count_operator_ranges, is_launch
+from nsys2prv_ng.summary.answer.case import (
+    COPY_BOUND,
+    HALF,
+    HOST_BOUND,
+    LEAST,
+    NETWORK_BOUND,
+    Case,
+    count_operator_ranges,
+    is_launch,
+)
 from nsys2prv_ng.summary.answer.stragglers import find_more_compute
 from nsys2prv_ng.summary.memory.numbers import ALLOCATOR_CALLS
 from nsys2prv_ng.summary.ranges.numbers import list_paths
@@ -190,16 +199,26 @@ def moves_in_mpi_collectives(case: Case) -> bool:
 
 
 def copies_in_chain(case: Case) -> bool:
-    """Return whether copies of several GPUs run one after the other: without them, a step is shorter by all of them."""
-    losses, bound = case.losses, case.bounds.get(NETWORK_BOUND)
+    """Return whether copies between GPUs run one after the other: without them, a step is shorter by all of them."""
+    losses, bound = case.losses, case.bounds.get(COPY_BOUND)
     if losses is None or bound is None or losses.devices < 2 or not case.gpu_ns:
         return False
-    return bound.share >= _CHAINED * losses.devices * losses.moving_ns / case.gpu_ns
+    return bound.share >= _CHAINED * losses.devices * sum(each.total_ns for each in case.copies_between) / case.gpu_ns
 
 
 def moves_by_copies(case: Case) -> bool:
-    """Return whether most communication on GPUs is copies between them that NCCL did not launch."""
-    return are_most(filter(communicates, case.other_communication), case.communication)
+    """Return whether copies between GPUs are half of what an ideal network saves, or most communication on GPUs.
+
+    If MPI moves the data, it makes them.
+    """
+    copies, whole = case.bounds.get(COPY_BOUND), case.bounds.get(NETWORK_BOUND)
+    times = {each.operation: each.total_ns for each in case.summary.memory_operations}
+    between = [each.operation for each in case.copies_between]
+    if moves_by_mpi(case):
+        return False
+    if copies is not None and whole is not None and are_most(between, times):
+        return copies.saving_ns > HALF * whole.saving_ns
+    return are_most(between, case.communication)
 
 
 def moves_without_nccl(case: Case) -> bool:

@@ -81,9 +81,9 @@ def _describe(case: Case, straggler: Straggler, rank: RankWaits, whole: int) -> 
     last, collectives = (sum(column) for column in zip(*counts, strict=True))
     often = f"last in {last:,} of {collectives:,} collectives, " if 2 * last >= collectives and last else ""
     alone, gain = _describe_gain(case, straggler)
-    text = f"{name_task(straggler.rank, straggler.task)}{minor}{alone}: {often}cost the other "
     user, _ = case.summary.users
-    text += f"{PLURALS[user]} {format_time(cost)} in total ({format_percent(cost, whole)} of {user} time{_describe_overlap(case)})"
+    text = f"{name_task(straggler.rank, straggler.task)}{minor}{alone}: {often}cost the other {PLURALS[user]} "
+    text += f"{format_time(cost)} in total ({format_percent(cost, whole)} of {user} time{_describe_overlap(case)})"
     parts = _list_causes(case, straggler, rank)
     return text + (f"; {', '.join(parts)}" if parts else "") + gain
 

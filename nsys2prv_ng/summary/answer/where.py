@@ -7,7 +7,7 @@ A class names its function in bottlenecks.py. Each returns the places, the longe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from nsys2prv_ng.paraver.value_tables import communicates
@@ -16,6 +16,7 @@ from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.summary.answer import slow_steps, stragglers
 from nsys2prv_ng.summary.answer.case import HALF, Case, is_launch
 from nsys2prv_ng.summary.answer.rules import FUSIBLE
+from nsys2prv_ng.summary.memory.numbers import MemoryOperationNumbers
 from nsys2prv_ng.summary.pipeline.words import describe_pipeline
 from nsys2prv_ng.summary.verdict import Place
 from nsys2prv_ng.summary.waits.numbers import RankWaits
@@ -68,7 +69,7 @@ def _add_launching(case: Case, places: list[Place], text: str) -> Found:
 
 
 def find_transfers(case: Case) -> Found:
-    """Return what communicates most on GPUs, how much overlaps with compute, and the rate of NCCL's largest function."""
+    """Return what communicates most on GPUs, how much overlaps with compute, and the rate of NCCL's largest call."""
     summary = case.summary
     places, text = _find_communication(case)
     if not places:
@@ -102,9 +103,18 @@ def _find_communication(case: Case) -> Found:
 
 def find_copies(case: Case) -> Found:
     """Return the kinds of copies with most time, and how much the first of them copies at which rate."""
-    copies = {copy.operation: copy for copy in case.copies}
+    return _find_copies(case, case.copies, "copy and memset time")
+
+
+def find_copies_between(case: Case) -> Found:
+    """Return the kinds of copies between GPUs, and how much the first of them copies at which rate."""
+    return _find_copies(case, case.copies_between, "the time of copies between GPUs")
+
+
+def _find_copies(case: Case, chosen: Sequence[MemoryOperationNumbers], of: str) -> Found:
+    copies = {copy.operation: copy for copy in chosen}
     times = {operation: copy.total_ns for operation, copy in copies.items()}
-    places, text = _describe("copies", times, sum(times.values()), "copy and memset time")
+    places, text = _describe("copies", times, sum(times.values()), of)
     first = copies.get(places[0].name) if places else None
     if first is not None and first.rated_ns:
         rate = f"{format_bytes(first.bytes / first.rated_ns * 1e9)}/s"

@@ -142,7 +142,9 @@ def _make_change(change: Change, kind: str) -> StepChange:
     return StepChange(**vars(part), kind=kind, per=change.per, rank=change.rank)
 
 
-def _find_only_slow(names: Table, explained: SlowStepNumbers, jobs: Sequence[Job], summary: JobSummary) -> list[OnlySlow]:
+def _find_only_slow(
+    names: Table, explained: SlowStepNumbers, jobs: Sequence[Job], summary: JobSummary
+) -> list[OnlySlow]:
     """Return the calls and ranges of every slow step and of no usual step. `jobs`: of the usual and the slow steps."""
     usual, slow = (set() if side.scope.counted is None else set(side.scope.counted.tolist()) for side in jobs)
     found = []
