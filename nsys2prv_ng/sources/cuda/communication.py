@@ -121,13 +121,12 @@ def _read_calls(reader: ReportReader) -> tuple[IntArray, IntArray, IntArray]:
     rows = np.flatnonzero(np.isin(columns["eventType"], (*_PUSH_POP, _DOMAIN_CREATE)) & (columns["domainId"] != 0))
     index, texts = encode_texts(read_texts(reader, columns, rows, "text", "textId"))
     is_creation = columns["eventType"][rows] == _DOMAIN_CREATE
-    domain, keys = find_distinct_rows(get_process(columns["globalTid"][rows]), columns["domainId"][rows])
-    named = np.append([text == NCCL_DOMAIN for text in texts], False)[index] & is_creation
-    in_nccl = np.isin(domain, domain[named]) if len(keys) else named
-    own, advanced = (
-        np.append([text in known for text in texts], False).astype(np.bool_)[index]
-        for known in ({*CALLS, "ncclGroupEnd"}, {*ADVANCED_CALLS, *STRUCTURE})
+    domain, _ = find_distinct_rows(get_process(columns["globalTid"][rows]), columns["domainId"][rows])
+    named, own, advanced = (
+        np.array([*(text in known for text in texts), False], np.bool_)[index]
+        for known in ({NCCL_DOMAIN}, {*CALLS, "ncclGroupEnd"}, {*ADVANCED_CALLS, *STRUCTURE})
     )
+    in_nccl = np.isin(domain, domain[named & is_creation])
     rows = rows[~is_creation & (own | (advanced & in_nccl))]
     tid, begin, end = (columns[name][rows] for name in ("globalTid", "start", "end"))
     sound = (tid != NULL) & (begin != NULL)
