@@ -253,7 +253,7 @@ def _rename(names: Sequence[str], seed: int) -> list[str]:
 
 @st.composite
 def programs(draw: st.DrawFn) -> list[str]:
-    """Return steps with layers, micro-batches, prints, start-up and equal parts, so that many delimiters are as good."""
+    """Return steps with equal parts, start-up and a cut end, so that many delimiters are as good."""
     step = draw(st.lists(st.sampled_from("abcdefgh"), min_size=3, max_size=12))
     part = draw(st.lists(st.sampled_from("pqrs"), min_size=1, max_size=4))
     optimizer = draw(st.sampled_from([[], ["adam"], ["adam", "adam two"]]))

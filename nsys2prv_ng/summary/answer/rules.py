@@ -206,17 +206,22 @@ def copies_in_chain(case: Case) -> bool:
     return bound.share >= _CHAINED * losses.devices * sum(each.total_ns for each in case.copies_between) / case.gpu_ns
 
 
+def copies_communicate(case: Case) -> bool:
+    """Return whether most time of copies and sets is that of communication."""
+    times = {each.operation: each.total_ns for each in case.summary.memory_operations}
+    return are_most(filter(communicates, times), times)
+
+
 def moves_by_copies(case: Case) -> bool:
     """Return whether copies between GPUs are half of what an ideal network saves, or most communication on GPUs.
 
     If MPI moves the data, it makes them.
     """
     copies, whole = case.bounds.get(COPY_BOUND), case.bounds.get(NETWORK_BOUND)
-    times = {each.operation: each.total_ns for each in case.summary.memory_operations}
     between = [each.operation for each in case.copies_between]
-    if moves_by_mpi(case):
+    if moves_by_mpi(case) or case.has_copy_engines:
         return False
-    if copies is not None and whole is not None and are_most(between, times):
+    if copies is not None and whole is not None and copies_communicate(case):
         return copies.saving_ns > HALF * whole.saving_ns
     return are_most(between, case.communication)
 
