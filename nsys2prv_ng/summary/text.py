@@ -164,7 +164,7 @@ def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
     if waits is None:
         return []
     grids = [
-        wait_tables.tabulate_nccl_waits(waits),
+        wait_tables.tabulate_nccl_waits(waits, summary.communication),
         wait_tables.tabulate_mpi_waits(waits),
         wait_tables.tabulate_reasons(waits),
         wait_tables.tabulate_excess(waits, summary.measured_ns, summary.step_count),

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
-from nsys2prv_ng.paraver.value_tables import BY_NCCL, COMMUNICATION_CLASSES, KERNEL_CLASSES, communicates
+from nsys2prv_ng.paraver.value_tables import BY_NCCL, communicates
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.numbers import Scenario
@@ -35,7 +35,6 @@ LEAST = 0.05
 """Least share of a step, or of GPU time, that is worth a change: the 5% of docs/reference/bottlenecks.md."""
 HALF = 0.5
 """What is more than this part of a whole is most of it."""
-_OTHER_COMMUNICATION = KERNEL_CLASSES[COMMUNICATION_CLASSES[1]]
 _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cuGraphLaunch")
 """Beginnings of the names of calls that launch."""
 HOST_BOUND, NETWORK_BOUND, WAIT_BOUND, COPY_BOUND = map(Change, (what.HOST, what.NETWORK, what.WAITS, what.COPIES))
@@ -117,16 +116,6 @@ class Case(ValueClass):
         return {nccl.function: nccl.kernel_ns for nccl in self.summary.nccl if nccl.kernel_ns}
 
     @property
-    def other_communication(self) -> dict[str, int]:
-        """The time (ns) of each kernel that communicates without NCCL, and of each kind of copies between GPUs."""
-        kernels, copies = self.summary.kernels, self.summary.memory_operations
-        times = Counter[str]()
-        for kernel in kernels:
-            times[kernel.name] += kernel.total_ns * (kernel.kernel_class == _OTHER_COMMUNICATION)
-        times.update({each.operation: each.total_ns for each in copies if communicates(each.operation)})
-        return {name: ns for name, ns in times.items() if ns and not name.endswith(BY_NCCL)}
-
-    @property
     def has_copy_engines(self) -> bool:
         """Whether copies carry out calls of NCCL."""
         return any(each.operation.endswith(BY_NCCL) for each in self.summary.memory_operations)
@@ -134,12 +123,12 @@ class Case(ValueClass):
     @property
     def communication(self) -> dict[str, int]:
         """The time (ns) of all communication on GPUs: NCCL by function, the rest by name."""
-        return self.nccl_kernels | self.other_communication
+        return self.nccl_kernels | self.summary.other_communication
 
     @property
     def copies_between(self) -> list[MemoryOperationNumbers]:
         """Copies between GPUs that NCCL did not launch."""
-        return [each for each in self.summary.memory_operations if each.operation in self.other_communication]
+        return [each for each in self.summary.memory_operations if each.operation in self.summary.other_communication]
 
     @property
     def copies(self) -> list[MemoryOperationNumbers]:

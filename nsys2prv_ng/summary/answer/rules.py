@@ -228,7 +228,7 @@ def moves_by_copies(case: Case) -> bool:
 
 def moves_without_nccl(case: Case) -> bool:
     """Return whether most communication on GPUs is kernels or copies that are not NCCL's."""
-    return are_most(case.other_communication, case.communication)
+    return are_most(case.summary.other_communication, case.communication)
 
 
 def sum_copies(case: Case) -> Counter[str]:

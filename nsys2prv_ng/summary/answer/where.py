@@ -95,10 +95,9 @@ def find_transfers(case: Case) -> Found:
 
 def _find_communication(case: Case) -> Found:
     """Return what has most time of the communication on GPUs: functions of NCCL, kernels, and kinds of copies."""
-    times, others = case.communication, case.other_communication
+    times, others = case.communication, case.summary.other_communication
     kinds = {name: "copies" if communicates(name) else "kernel" for name in others}
-    of = "communication time" if others else "NCCL time"
-    return _describe("function", times, sum(times.values()), of, kinds)
+    return _describe("function", times, sum(times.values()), f"{case.summary.communication} time", kinds)
 
 
 def find_copies(case: Case) -> Found:

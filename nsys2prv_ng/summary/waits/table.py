@@ -18,11 +18,14 @@ _Row = tuple[list[Cell], numbers.RankWaits | numbers.MpiWaits, list[BarPart]]
 """The first cells of a row, the numbers of its task, and the waiting parts of its bar."""
 
 
-def tabulate_nccl_waits(waits: numbers.WaitNumbers) -> Grid:
-    """Return the time of each task in NCCL kernels, and how long others waited for it."""
+def tabulate_nccl_waits(waits: numbers.WaitNumbers, what: str = "NCCL") -> Grid:
+    """Return the time of each task in kernels and copies that communicate, and how long others waited for it.
+
+    `what`: "NCCL" if they are all NCCL's.
+    """
     ranks = [rank for rank in waits.ranks if rank.nccl_ns or rank.caused_wait_ns] if waits.split else []
     main = find_main_reasons(group_costs(waits.costs, waits.culprits))
-    titles = ("", "root cause", "NCCL time", "wait time", "exposed wait", Column("transfer", minor=True))
+    titles = ("", "root cause", f"{what} time", "wait time", "exposed wait", Column("transfer", minor=True))
     scale = max((rank.nccl_ns for rank in ranks), default=0)
     rows: list[_Row] = []
     for rank in ranks:
@@ -31,7 +34,7 @@ def tabulate_nccl_waits(waits: numbers.WaitNumbers) -> Grid:
         names = [Name(name_task(rank.rank, rank.task)), Name(main[rank.task].label if rank.task in main else "-")]
         times = map(Ns, (rank.nccl_ns, rank.wait_ns, rank.exposed_wait_ns, rank.transfer_ns))
         rows.append(([*names, *times], rank, [BarPart("exposed wait", _WAIT, exposed), hidden]))
-    caption = f"NCCL time of each {_name_each(ranks)}, and the wait it caused"
+    caption = f"{what[:1].upper()}{what[1:]} time of each {_name_each(ranks)}, and the wait it caused"
     return _tabulate(caption, titles, rows, scale, names=2, tight=True)
 
 
