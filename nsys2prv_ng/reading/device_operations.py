@@ -173,6 +173,11 @@ def list_traced_graphs(report: ReportRecords) -> list[str]:
     return [kind for kind, (sources, event_type) in _SHOWN.items() if _has_events(report, sources, event_type)]
 
 
+def has_copies_between(report: ReportRecords) -> bool:
+    """Return whether copies of a report are communication."""
+    return _has_events(report, (source_names.MEMORY_OPERATIONS,), types.KERNEL_CLASS)
+
+
 def _has_events(report: ReportRecords, sources: Sequence[str], event_type: EventType) -> bool:
     """Return whether any record of some sources has an event type."""
     handle = report.labels.find_handle(event_type)
