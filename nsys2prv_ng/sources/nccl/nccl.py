@@ -24,7 +24,7 @@ from nsys2prv_ng.records.columns import make_communications
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata
 from nsys2prv_ng.sources.cuda.device_operations import CALLS, GRAPH
-from nsys2prv_ng.sources.cuda.stream_operations import KERNEL_TABLE, MEMCPY_TABLE
+from nsys2prv_ng.sources.cuda.stream_operations import KERNEL_TABLE
 from nsys2prv_ng.sources.nccl import calls as nccl_calls
 from nsys2prv_ng.sources.nccl import kernels as nccl_kernels
 from nsys2prv_ng.sources.nccl import payload, payload_events
@@ -354,7 +354,7 @@ def _gather_messages(
 SOURCE = Source(
     source_names.NCCL,
     "Payloads of NCCL's calls and kernels",
-    (nvtx_events.TABLE, *payload.TABLES, CALLS, KERNEL_TABLE, MEMCPY_TABLE),
+    (nvtx_events.TABLE, *payload.TABLES, CALLS, KERNEL_TABLE),
     read,
     join,
     payload_events.NcclJoinData,

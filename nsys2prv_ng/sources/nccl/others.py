@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import count_earlier, encode_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.operations import parts
@@ -37,7 +38,7 @@ def collect_others(reader: ReportReader) -> list[parts.Collectives]:
                 operation = index[chosen][np.argsort(operations.stack("start")[at[chosen]], kind="stable")]
                 tables.append(table._replace(operations=names, operation=operation, in_graphs=title != "stream"))
     copies = np.flatnonzero(placed & is_copy & mark_communication(classes))
-    if copies.size:
+    if copies.size and source_names.MEMORY_OPERATIONS in reader.chosen:
         tables.append(_make_table(reader, copies, "copies", parts.COPIED))
     return tables
 

@@ -16,6 +16,7 @@ from nsys2prv_ng.summary.answer.answer import add_verdict
 from nsys2prv_ng.summary.answer.case import Case
 from nsys2prv_ng.summary.job import JobSummary
 from tests.conftest import SAMPLES
+from tests.report_sets import find_set
 from tests.sources.small_reports import translate_reports
 from tests.summary.made import IN_STEPS, summarize_reports
 from tests.trace_reader import Trace
@@ -170,6 +171,19 @@ def test_the_answer_is_exposed_communication(
     assert split_time(summary) == split_time(judge(REPORTS))
     assert summary.verdict is not None and summary.verdict.bottleneck == bottleneck
     assert any(where in line.text for line in summary.verdict.statements)
+
+
+@pytest.mark.slow
+def test_waits_for_kernels_of_another_library_are_those_for_nccl(tmp_path: Path) -> None:
+    """On one node, kernels of which only the order is known wait as NCCL's do, whose calls record communicators."""
+    reports = find_set("exercises/ex1a-fast")
+    renamed = summarize_reports([changed(report, tmp_path / report.name, RENAMED) for report in reports], IN_STEPS)
+    known = summarize_reports(reports, IN_STEPS)
+    assert renamed.waits is not None and known.waits is not None
+    for found, expected in zip(renamed.waits.ranks, known.waits.ranks, strict=True):
+        assert (found.wait_ns, found.exposed_wait_ns) == (expected.wait_ns, expected.exposed_wait_ns)
+        assert (found.last, found.caused_wait_ns) == (expected.last, expected.caused_wait_ns)
+        assert found.wait_ns > 0
 
 
 def test_counts_are_per_process_where_ranks_are_unknown(tmp_path: Path) -> None:
