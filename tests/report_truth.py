@@ -419,10 +419,13 @@ def list_operations(objects: Objects) -> pd.DataFrame:
     )
 
 
+BETWEEN_GPUS = "Memcpy peer to peer"
+
+
 def list_gpu_operations(objects: Objects) -> pd.DataFrame:
-    """Return `list_operations` with `gpu_row`, the row of the GPU; kind: 1 compute, 2 communication, 4 memory, 16 a
-    whole graph in a job that uses NCCL; and from the call that has the correlation id in the process, `launched` (UTC,
-    of kernels and graphs) and `delay` (ns from the end of the call).
+    """Return `list_operations` with `gpu_row`, the row of the GPU; kind: 1 compute, 2 communication, 4 memory (6
+    between GPUs), 16 a whole graph in a job that uses NCCL; `launched` (UTC, of kernels and graphs) and `delay` (ns
+    from the end of the call), from the call that has the correlation id in the process.
     """
     listed = list_operations(objects)
     devices, call_times = [], []
@@ -437,6 +440,7 @@ def list_gpu_operations(objects: Objects) -> pd.DataFrame:
     call = pd.concat(call_times, ignore_index=True).where(listed["correlation"] != 0)
     is_nccl = (listed["table"] == "KERNEL") & listed["name"].str.startswith("nccl")
     kind = np.where(listed["table"].isin(("MEMCPY", "MEMSET")), 4, np.where(is_nccl, 2, 1))
+    kind = np.where(listed["name"] == BETWEEN_GPUS, 4 + 2, kind)
     if uses_nccl(objects.reports):
         kind = np.where(listed["table"] == "GRAPH_TRACE", 16, kind)
     launched = call["begin_call"].fillna(listed["begin"]).astype(np.int64)

@@ -191,6 +191,7 @@ def list_crossings(operations: Operations) -> Table:
     table, count = operations.table, np.diff(operations.first)
     domain = table.domain[operations.part]  # sorted within an operation
     crosses = domain[operations.first[:-1]] != domain[operations.first[1:] - 1]
+    crosses &= ~table.mark_ordered(operations.leader)
     number = np.repeat(np.arange(len(operations)), count)
     kept = np.repeat(crosses, count)
     part, number = operations.part[kept], number[kept]

@@ -48,7 +48,7 @@ _MOST_TASKS, _MOST_RANGES = 4, 800
 
 _PART_PRESETS = {
     "compute": "analysis/kernel_classes", "wait time": "views/per_gpu_waits",
-    "data transfer": "analysis/exposed_communication", "unclassified NCCL time": "views/per_gpu_waits",
+    "data transfer": "analysis/exposed_communication", "unclassified communication": "views/per_gpu_waits",
     "exposed copies": "basics/memory_operations", "host-bound": "analysis/gpu-gaps", "queued": "analysis/queue_delay",
     "in CUDA graphs": "basics/graphs", "opaque CUDA graphs": "basics/graphs", "in CUDA": "basics/cuda_api",
     "in MPI or imbalance": "basics/mpi", "user code": "basics/nvtx",

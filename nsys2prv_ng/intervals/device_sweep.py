@@ -1,11 +1,12 @@
 """Sweeps over the operations of all streams and processes of a device to find what the device does as a whole.
 
-The definitions are those of NVIDIA's recipes. Compute is the union of all kernels except NCCL kernels; communication is
-the union of NCCL kernels (nccl_gpu_overlap_trace). A CUDA graph that was traced as a whole is compute, as in the
-recipes, if it cannot contain NCCL; otherwise it is a separate kind. A device is idle from the end of the i-th operation
-to end until the start of the (i + 1)-th operation to start, if that is later (gpu_gaps, which takes each process
-separately and counts flushes of the profiler as busy). It is never idle before its first operation or after its last. A
-kernel is in flight from the start of its launch call to its own end.
+The definitions are those of NVIDIA's recipes. Compute is the union of all kernels that are no communication, and
+communication the union of those that are (nccl_gpu_overlap_trace, which knows only NCCL's) and of copies between GPUs,
+which are memory operations too (sources/cuda/communication.py). A CUDA graph that was traced as a whole is compute, as
+in the recipes, if it cannot contain NCCL; otherwise it is a separate kind. A device is idle from the end of the i-th
+operation to end until the start of the (i + 1)-th operation to start, if that is later (gpu_gaps, which takes each
+process separately and counts flushes of the profiler as busy). It is never idle before its first operation or after its
+last. A kernel is in flight from the start of its launch call to its own end.
 """
 
 from __future__ import annotations
@@ -22,8 +23,15 @@ COMPUTE, COMMUNICATION, MEMORY, IDLE = 1, 2, 4, 8
 """The activity of a device is the sum of the kinds that run on it, or IDLE."""
 WHOLE_GRAPH = 16
 """Kind of a CUDA graph that was traced as a whole and may contain NCCL kernels: compute, communication or both."""
+COMMUNICATING_COPY = COMMUNICATION | MEMORY
+"""Kind of a copy between GPUs: both at once."""
 IN_FLIGHT = 0
 """Kind of intervals from launch to end."""
+
+
+def add_communication(kind: IntArray, communicates: BoolArray) -> IntArray:
+    """Return the kinds of n operations, given those by their tables, and a mask of what is communication."""
+    return np.where(communicates, np.where(kind == MEMORY, COMMUNICATING_COPY, COMMUNICATION), kind)
 
 
 class DeviceChanges(NamedTuple):
@@ -105,8 +113,8 @@ def _sweep(
 
             activity = (
                 COMPUTE * (running[COMPUTE] > 0)
-                + COMMUNICATION * (running[COMMUNICATION] > 0)
-                + MEMORY * (running[MEMORY] > 0)
+                + COMMUNICATION * (running[COMMUNICATION] + running[COMMUNICATING_COPY] > 0)
+                + MEMORY * (running[MEMORY] + running[COMMUNICATING_COPY] > 0)
                 + WHOLE_GRAPH * (running[WHOLE_GRAPH] > 0)
             )
             has_started = has_started or begun

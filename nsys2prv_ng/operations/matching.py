@@ -15,7 +15,7 @@ import numpy.typing as npt
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.operations import lag as lags
-from nsys2prv_ng.operations.parts import ANY_SIZE, LOOSE, Collectives
+from nsys2prv_ng.operations.parts import ANY_SIZE, COPIED, LOOSE, ORDERED, Collectives
 from nsys2prv_ng.operations.stretches import find_agreeing, find_lags
 from nsys2prv_ng.report.database import NULL
 
@@ -62,6 +62,11 @@ class PartTable(NamedTuple):
     """The id that an operation has on all ranks of its communicator; NULL (of reports) if it is unknown, None if no
     report records ids."""
 
+    def mark_ordered(self, part: IntArray) -> BoolArray:
+        """Mark the parts in communicators of which only the sequence of operations is known."""
+        is_ordered = np.array([name.startswith(ORDERED) for name in self.communicators], np.bool_)
+        return np.asarray(is_ordered[self.communicator[part]], np.bool_)
+
     @property
     def report(self) -> npt.NDArray[np.int32]:
         """Index of the report of each part."""
@@ -99,7 +104,7 @@ def match_collectives(reports: Sequence[tuple[Sequence[Collectives], int, int]])
     table = make_part_table(reports)
     # Sorted by communicator, rank and time: each rank's parts in a communicator are one sequence.
     order = np.lexsort((table.end, table.begin, table.member, table.communicator))
-    order = order[table.kind[order] != LOOSE]
+    order = order[~np.isin(table.kind[order], (LOOSE, COPIED))]
     communicator, member = table.communicator[order], table.member[order]
     starts = find_starts(communicator, member)
     sequences = [
@@ -118,7 +123,9 @@ def match_collectives(reports: Sequence[tuple[Sequence[Collectives], int, int]])
             numbers.append(_number_ids(table.ids[parts], table.begin[parts]))
             groups.append((np.unique(ranks[low:high]).size, parts.size))
             continue
-        for lag_of_rank in _group_ranks(sequences[low:high], ranks[low:high]):
+        is_ordered = table.communicators[int(owner[low])].startswith(ORDERED)
+        group = _group_equal if is_ordered else _group_ranks
+        for lag_of_rank in group(sequences[low:high], ranks[low:high]):
             count = 0
             reference = sequences[low + next(iter(lag_of_rank))]
             for rank, stretches in lag_of_rank.items():
@@ -243,6 +250,15 @@ def _group_ranks(sequences: Sequence[lags.Sequence], ranks: IntArray) -> list[di
         if len(lag_of_rank) > 1:
             groups.append(lag_of_rank)
     return groups
+
+
+def _group_equal(sequences: Sequence[lags.Sequence], ranks: IntArray) -> list[dict[int, list[lags.Lag]]]:
+    """Return all sequences of a communicator as one group without lags if they are equal, one for each rank."""
+    first, *others = sequences
+    is_equal = all(np.array_equal(first.operation, other.operation) for other in others)
+    if not others or not is_equal or np.unique(ranks).size < ranks.size:
+        return []
+    return [{rank: [lags.Lag(0, 0, first.end.size)] for rank in range(len(sequences))}]
 
 
 def _number_ids(ids: IntArray, begin: IntArray) -> IntArray:

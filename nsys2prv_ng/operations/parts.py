@@ -24,12 +24,17 @@ from nsys2prv_ng.value_class import ValueClass
 ANY_SIZE = -1
 """Size of an operation that may differ between its ranks."""
 
-SYNCHRONISING, FROM_ROOT, TO_ROOT, OTHER, LOOSE = range(5)
+SYNCHRONISING, FROM_ROOT, TO_ROOT, OTHER, LOOSE, COPIED = range(6)
 """Which ranks wait in an operation: all for all, all for the root, the root for all, or unknown.
 
-LOOSE operations cannot be matched; their kernels or calls count nevertheless."""
+LOOSE operations cannot be matched; their kernels or calls count nevertheless. COPIED ones are not matched either: their
+copies move data all the time, as copies wait for nobody."""
 STREAM = "nccl stream "
 """Start of the names of streams of NCCL kernels, which stand for communicators if no call records these."""
+ORDERED = "ordered "
+"""Start of the names of communicators of which only the sequence is known that each rank launches.
+
+Their operations match if all ranks launch the same, and are no evidence on clocks."""
 
 
 class Collectives(NamedTuple):
@@ -50,8 +55,8 @@ class Collectives(NamedTuple):
     """The rank: a number that is unique within the report."""
     begin: IntArray
     end: IntArray
-    kind: Annotated[IntArray, Index(LOOSE + 1)]
-    """SYNCHRONISING, FROM_ROOT, TO_ROOT, OTHER or LOOSE."""
+    kind: Annotated[IntArray, Index(COPIED + 1)]
+    """SYNCHRONISING, FROM_ROOT, TO_ROOT, OTHER, LOOSE or COPIED."""
     is_root: BoolArray
     has_communicator: BoolArray
     place: Annotated[IntArray, Index("places.all", least=-1)]

@@ -18,6 +18,25 @@ MEMORY_OPERATIONS = {
     14: "Migration host to device", 15: "Migration device to host", 16: "Migration device to device",
     17: "Memcpy, unknown kind",
 }  # fmt: skip
+BY_NCCL, BETWEEN_GPUS = ", by NCCL", ", between GPUs"
+"""Ends of the names of copies that are communication, in tables."""
+_BETWEEN_GPUS = (13, 16)
+"""Those that are between GPUs unless the report says otherwise."""
+
+
+def name_memory_operation(operation: int, copy_class: int) -> str:
+    """Return the label of a memory operation, with what its class (0 without one) adds: whether it is communication."""
+    label = MEMORY_OPERATIONS.get(operation, f"value {operation}")
+    if copy_class == COMMUNICATION_CLASSES[0]:
+        return f"{label}{BY_NCCL}"
+    if copy_class == COMMUNICATION_CLASSES[1]:
+        return label if operation in _BETWEEN_GPUS else f"{label}{BETWEEN_GPUS}"
+    return f"{label}, within a GPU" if operation in _BETWEEN_GPUS else label
+
+
+def communicates(label: str) -> bool:
+    """Return whether a label of `name_memory_operation` is one of copies that are communication."""
+    return label.endswith((BY_NCCL, BETWEEN_GPUS)) or label in [MEMORY_OPERATIONS[n] for n in _BETWEEN_GPUS]
 
 
 # CUPTI's causes of migrations and kinds of access plus one, so that 0 stays free.
@@ -42,6 +61,8 @@ KERNEL_CLASSES = {
     18: "Sort, scan or select", 19: "Copy, cast or fill", 20: "FFT", 21: "Sparse matrix", 22: "NCCL",
     23: "Communication other", 24: "Other",
 }  # fmt: skip
+COMMUNICATION_CLASSES = (22, 23)
+"""Those of kernels and copies that move data between GPUs (sources/cuda/communication.py)."""
 
 
 NOTHING_RECORDED = "Nothing recorded"

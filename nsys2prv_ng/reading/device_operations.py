@@ -11,11 +11,18 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, MEMORY, WHOLE_GRAPH
+from nsys2prv_ng.intervals.device_sweep import COMPUTE, MEMORY, WHOLE_GRAPH, add_communication
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events, load_source_records, number_lines
+from nsys2prv_ng.paraver.value_tables import COMMUNICATION_CLASSES
+from nsys2prv_ng.reading.opened_events import (
+    ABSENT,
+    OpenedEvents,
+    load_opened_events,
+    load_source_records,
+    number_lines,
+)
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.diagnostics import AS_WHOLE, BY_NODE
@@ -47,7 +54,7 @@ def load_launches(report: ReportRecords, store: Store) -> Launches:
 class DeviceOperations(NamedTuple):
     """n operations on streams: place, begin and end (ns), index of the name, whether it is a CUDA graph node.
 
-    `kind`: COMPUTE, COMMUNICATION, MEMORY, or WHOLE_GRAPH for a graph traced as a whole.
+    `kind`: COMPUTE, COMMUNICATION, MEMORY, COMMUNICATING_COPY, or WHOLE_GRAPH for a graph traced as a whole.
     """
 
     place: IntArray
@@ -59,11 +66,16 @@ class DeviceOperations(NamedTuple):
     names: list[str]
 
 
-_TYPES = {
-    source_names.KERNELS: {types.KERNEL: COMPUTE, types.NCCL_KERNEL: COMMUNICATION},
+_TYPES = {  # unless they are communication
+    source_names.KERNELS: {types.KERNEL: COMPUTE, types.NCCL_KERNEL: COMPUTE},
     source_names.MEMORY_OPERATIONS: {types.MEMORY_OPERATION: MEMORY},
     source_names.CUDA_GRAPHS: {types.GRAPH_LAUNCH: WHOLE_GRAPH},
 }
+
+
+def mark_communication(events: OpenedEvents) -> BoolArray:
+    """Mark the kernels and copies that are communication, among the events of their source."""
+    return np.isin(events.get_values(types.KERNEL_CLASS), COMMUNICATION_CLASSES)
 
 
 def load_device_operations(report: ReportRecords, store: Store) -> DeviceOperations:
@@ -72,11 +84,12 @@ def load_device_operations(report: ReportRecords, store: Store) -> DeviceOperati
     columns: list[tuple[IntArray, ...]] = [tuple(np.zeros(0, np.int64) for _ in range(6))]
     for source, kinds in _TYPES.items():
         events = load_opened_events(report, source, store)
-        is_node = events.get_values(types.GRAPH_NODE_ID) != ABSENT
+        is_node, communicates = events.get_values(types.GRAPH_NODE_ID) != ABSENT, mark_communication(events)
         numbered = number_lines(events, kinds, names)
         for kind, (rows, name) in zip(kinds.values(), numbered, strict=True):
             times = events.begin[rows], events.end[rows]
-            columns.append((events.place[rows], *times, name, is_node[rows], np.full(rows.size, kind, np.int64)))
+            kinds_of_rows = add_communication(np.full(rows.size, kind, np.int64), communicates[rows])
+            columns.append((events.place[rows], *times, name, is_node[rows], kinds_of_rows))
     place, begin, end, name, is_node, operation_kind = (np.concatenate(column) for column in zip(*columns, strict=True))
     return DeviceOperations(place, begin, end, name, is_node > 0, operation_kind, names)
 
@@ -120,7 +133,7 @@ class LaunchedOperations(NamedTuple):
     thread: IntArray
     """Place of the thread that launched each; -1 if no launch is recorded."""
     kind: IntArray
-    """COMPUTE, COMMUNICATION, MEMORY or WHOLE_GRAPH."""
+    """As in `DeviceOperations`."""
 
 
 def load_launched_operations(report: ReportRecords, store: Store) -> LaunchedOperations:
@@ -158,6 +171,11 @@ _SHOWN = {
 def list_traced_graphs(report: ReportRecords) -> list[str]:
     """Return BY_NODE and AS_WHOLE if the chosen sources and time show such graphs."""
     return [kind for kind, (sources, event_type) in _SHOWN.items() if _has_events(report, sources, event_type)]
+
+
+def has_copies_between(report: ReportRecords) -> bool:
+    """Return whether copies of a report are communication."""
+    return _has_events(report, (source_names.MEMORY_OPERATIONS,), types.KERNEL_CLASS)
 
 
 def _has_events(report: ReportRecords, sources: Sequence[str], event_type: EventType) -> bool:

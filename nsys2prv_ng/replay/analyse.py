@@ -103,7 +103,7 @@ def analyse(
         for name, ns in choose_largest(times, _MOST_SLACK, totals.least_ns)
     ]
     threads = min(_AT_ONCE, model.job.engine.cores)
-    _ = model.scaled_operation, model.is_memory  # from Python 3.12 on, each thread would compute them
+    _ = model.scaled_operation, model.is_memory, model.is_between  # from Python 3.12 on, each thread would compute them
     todo = len(scenarios) + len(likely) + len(targets)
     with (progress or Progress()).step("replaying changes", todo, "change", logged=False) as step:
         tried: list[Scenario] = []
@@ -215,6 +215,10 @@ class Totals:
         """Return the time of edges of some kinds."""
         return int(self._model.graph.weight[self._inside & mark_kinds(self._model.graph.kind, kinds)].sum())
 
+    def measure_between(self) -> int:
+        """Return the time of copies between GPUs."""
+        return int(self._model.graph.weight[self._inside & self._model.is_between].sum())
+
     def _add_up(self, chosen: BoolArray, key: IntArray, names: list[str]) -> dict[str, int]:
         sums = np.bincount(key[chosen], weights=self._model.graph.weight[chosen], minlength=len(names))
         return {names[n]: round(sums[n]) for n in np.flatnonzero(sums).tolist()}
@@ -237,7 +241,7 @@ def list_candidates(
         for name, _ in choose_largest(sums, _MOST[target], totals.least_ns)
     ]
     near, far = totals.measure_kinds(NEAR), totals.measure_kinds(FAR)
-    if near + far:
+    if near + far + totals.measure_between():
         changes.append(Change(what.NETWORK))
     if near and far:
         changes.append(Change(what.NETWORK, what.BETWEEN))

@@ -172,6 +172,8 @@ def _scale_ranges(model: Model, change: Change, ranks: BoolArray, weight: IntArr
 def _scale_network(model: Model, change: Change, ranks: BoolArray, weight: IntArray) -> None:
     kinds = {what.WITHIN: (columns.NEAR,), what.BETWEEN: (columns.FAR,)}.get(change.name, NETWORK)
     chosen = mark_kinds(model.graph.kind, kinds) & ranks
+    if columns.NEAR in kinds:
+        chosen |= model.is_between & ranks
     if not chosen.any():
         raise UsageError(f"no communication {change.name or 'between ranks'} can be split into waiting and moving")
     _scale(weight, np.flatnonzero(chosen), change.factor)

@@ -14,12 +14,12 @@ from nsys2prv_ng.analysis.path.streams import Span
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows
 from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
-from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, MEMORY
+from nsys2prv_ng.intervals.device_sweep import COMMUNICATING_COPY, COMMUNICATION, MEMORY
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.replay import columns
-from nsys2prv_ng.replay.columns import ALWAYS, NONE, Numbers, join_edges, make_edges
+from nsys2prv_ng.replay.columns import ALWAYS, NONE, Numbers, join_edges, make_edges, mark_at
 from nsys2prv_ng.replay.communication import list_communication, make_items, merge_own
 from nsys2prv_ng.replay.devices import find_launching, list_device_edges
 from nsys2prv_ng.replay.graph import Graph, build_graph
@@ -110,7 +110,13 @@ class Model(ValueClass):
 
     @cached_property
     def is_memory(self) -> BoolArray:
-        return np.asarray(self.lanes.operation_kind == MEMORY, np.bool_)
+        return np.asarray(self.lanes.operation_kind & MEMORY > 0, np.bool_)
+
+    @cached_property
+    def is_between(self) -> BoolArray:
+        """Mark the edges of copies between GPUs."""
+        of_copies = mark_at(self.lanes.operation_kind == COMMUNICATING_COPY, self.edge_operation)
+        return of_copies & (self.graph.kind == columns.COPY)
 
 
 def _append_none(column: IntArray) -> Int32Array:
@@ -150,7 +156,7 @@ def load_model(job: Job, waits: Waits, lanes: Lanes | None = None, span: Span | 
 def _get_kinds(lanes: Lanes) -> IntArray:
     """Return what passes along the edge of each operation from its start to its end."""
     kind = np.full(lanes.operation_kind.size, columns.KERNEL)
-    kind[lanes.operation_kind == MEMORY] = columns.COPY
+    kind[lanes.operation_kind & MEMORY > 0] = columns.COPY
     kind[(lanes.operation_kind == COMMUNICATION) & (lanes.operations.kind == path.NOT_SPLIT)] = columns.UNSPLIT
     return kind
 

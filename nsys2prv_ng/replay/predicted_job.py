@@ -164,7 +164,7 @@ def predict_activity(observed: Result, model: Model, time: IntArray, clock: RowC
         # As in the reports, each captured stretch is a device of its own: time without a capture is not idle.
         stretch = find_latest(row[ends], at[ends], gpu[here], model.graph.time[here] - 1) + 1
         device, kind = gpu[here] * (ends.size + 1) + stretch, lanes.operation_kind[here]
-        flies = np.flatnonzero(kind != MEMORY)
+        flies = np.flatnonzero(kind & MEMORY == 0)
         operations = device, begin[here], end[here], kind
         flights = device[flies], flight[here][flies], end[here][flies], np.full(flies.size, IN_FLIGHT)
         changes = sweep_devices(*map(np.concatenate, zip(operations, flights, strict=True)))

@@ -9,6 +9,9 @@ There are three kinds of delimiters:
 - A pause, in which the GPUs of the task are idle for longer than elsewhere.
 
 Words and bursts whose places are uneven are no delimiters: the median distance must nearly be the mean distance.
+
+Checksums of names only tell whether names are equal, also on other ranks. No order depends on them: other names for the
+same kernels give the same steps.
 """
 
 from __future__ import annotations
@@ -84,14 +87,15 @@ class Words(ValueClass):
         """Return three orders of some words, whether to cut after them, and their indices.
 
         First come the most frequent words, of these the one nearest to the begin of the task; or those whose ends are
-        nearest to its end, because what comes before steps may repeat, too; or those after the longest pauses.
+        nearest to its end, because what comes before steps may repeat, too; or those after the longest pauses. Of words
+        at the same place, shorter ones come first.
         """
-        checksum, count, first = self.checksum[which], self.times[which], self.first[which]
-        end = first + self.span[which] + self.width[which]
+        width, count, first = self.width[which], self.times[which], self.first[which]
+        end = first + self.span[which] + width
         return [
-            (False, which[np.lexsort((checksum, first, -count))]),
-            (True, which[np.lexsort((checksum, -count, -end))]),
-            (False, which[np.lexsort((checksum, first, -self.pause[which]))]),
+            (False, which[np.lexsort((width, first, -count))]),
+            (True, which[np.lexsort((width, -count, -end))]),
+            (False, which[np.lexsort((width, first, -self.pause[which]))]),
         ]
 
 
@@ -194,7 +198,7 @@ def _list_bursts(work: LaunchedWork, fewest: int) -> list[Delimiter]:
             checksum = int(work.checksum[number])
             found.append((weight, Delimiter(("burst", checksum), first)))
             found.append((weight, Delimiter(("after burst", checksum), after[after < work.name.size])))
-    found.sort(key=lambda burst: (-burst[0], burst[1].kind, burst[1].first.size))
+    found.sort(key=lambda burst: (-burst[0], burst[1].kind[0], burst[1].first.size, burst[1].first[:1].tolist()))
     return [delimiter for _, delimiter in found[:_MOST_BURSTS]]
 
 

@@ -123,7 +123,7 @@ def find_candidates(work: LaunchedWork, fewest: int) -> list[Candidate]:
     low = int(np.ceil(_NEAR * most))
     found += task.find_sound(list_similar_words(words, work.name.size, max(low, fewest - 1), most + 1), fewest)
     steps = [each for each in _drop_start_up(found) if not each.is_layer and each.whole <= most]
-    ranked = sorted(steps, key=lambda candidate: (*candidate.rank, candidate.kind), reverse=True)
+    ranked = sorted(steps, key=lambda each: (*each.rank, each.kind[0], -int(each.limits.sum())), reverse=True)
     distinct = {(candidate.kind, candidate.steps): candidate for candidate in reversed(ranked)}
     return list(distinct.values())[::-1][:_MOST_CANDIDATES]
 

@@ -142,12 +142,14 @@ def _propose_same(found: Sequence[Sequence[_Found]]) -> list[list[_Found]]:
     by_kind = [
         {(candidate.kind, candidate.steps): candidate for candidate in reversed(candidates)} for candidates in found
     ]
-    same = set(by_kind[0]).intersection(*by_kind[1:])
-    proposals = [[kinds[key] for kinds in by_kind] for key in same]
-    # Of two phases of the same steps, the one whose worst task is better wins.
+    proposals = [[kinds[key] for kinds in by_kind] for key in by_kind[0] if all(key in kinds for kinds in by_kind[1:])]
+    # Of two phases of the same steps, the one whose worst task is better wins; if none is, the earlier one.
     return sorted(
         proposals,
-        key=lambda chosen: (min(candidate.rank for candidate in chosen), chosen[0].kind, chosen[0].steps),
+        key=lambda chosen: (
+            min(candidate.rank for candidate in chosen),
+            *(chosen[0].kind[0], chosen[0].steps, *(-sum(each.limits[n].item() for each in chosen) for n in (1, 0))),
+        ),
         reverse=True,
     )
 

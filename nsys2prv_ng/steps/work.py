@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.pick import pick
-from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct
+from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, IntTable
 from nsys2prv_ng.intervals.device_sweep import MEMORY, WHOLE_GRAPH
 from nsys2prv_ng.objects.tree import ObjectTree
@@ -52,9 +52,14 @@ class LaunchedWork(NamedTuple):
 def make_work(
     texts: Sequence[str], name: IntArray, graph: BoolArray, launched: IntArray, begin: IntArray, end: IntArray
 ) -> LaunchedWork:
-    """Sort the operations of a task by launch. `name`: index of each operation's text; `graph`: graphs as a whole."""
-    order = np.lexsort((name, begin, launched))
-    index, used = find_distinct(name[order])
+    """Sort the operations of a task by launch. `name`: index of each operation's text; `graph`: graphs as a whole.
+
+    Names are numbered by their first operations, so that what the texts are does not matter.
+    """
+    order = np.lexsort((end, begin, launched))
+    _, first, index = np.unique(name[order], return_index=True, return_inverse=True)
+    by_first = np.argsort(first)
+    index, used = np.argsort(by_first)[index], name[order][first[by_first]]
     chosen = [texts[number] for number in used.tolist()]
     checksum = [find_checksum(text) for text in chosen]
     is_graph = np.zeros(used.size, np.bool_)
@@ -69,22 +74,24 @@ def load_work(
 ) -> dict[int, LaunchedWork]:
     """Return the work of each task with kernels or graphs in some reports, each of which has its rows."""
     texts: list[str] = []
-    parts = [[np.zeros(0, np.int64) for _ in range(6)]]
+    parts = [[np.zeros(0, np.int64) for _ in range(7)]]
     for report, rows in reports:
         operations = load_device_operations(report, store)
         task_of_place = np.where(rows >= 0, tree.task_of_row[rows], -1)
         launched = _find_launched(operations, load_launches(report, store), task_of_place)
-        chosen = np.flatnonzero(operations.kind != MEMORY)
+        chosen = np.flatnonzero(operations.kind & MEMORY == 0)
+        row = rows[operations.place[chosen]]
         task = task_of_place[operations.place[chosen]]
         name = len(texts) + operations.name[chosen]
         graph = (operations.kind[chosen] == WHOLE_GRAPH).astype(np.int64)
-        parts.append([task, name, graph, launched[chosen], operations.begin[chosen], operations.end[chosen]])
+        parts.append([task, row, name, graph, launched[chosen], operations.begin[chosen], operations.end[chosen]])
         texts += operations.names
-    task, name, graph, launched, begin, end = (np.concatenate(column) for column in zip(*parts, strict=True))
+    task, row, name, graph, launched, begin, end = (np.concatenate(column) for column in zip(*parts, strict=True))
     name = _join_equal_names(texts, name)
     found = {}
     for number in np.unique(task).tolist():
         mine = np.flatnonzero(task == number)
+        mine = mine[np.argsort(row[mine], kind="stable")]
         sent = _choose_order(launched[mine], begin[mine])
         found[number] = make_work(texts, name[mine], graph[mine] > 0, sent, begin[mine], end[mine])
     return found

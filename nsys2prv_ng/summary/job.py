@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import math
 import types
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from html import escape
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.paraver.value_tables import BY_NCCL, COMMUNICATION_CLASSES, KERNEL_CLASSES, communicates
 from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
 from nsys2prv_ng.runtime.files import write_atomically
@@ -89,6 +91,11 @@ class StartUp(ValueClass):
     wait_ns: int
     """How long kernels and calls waited for other ranks in the time before, over all ranks."""
     after_ns: int
+
+
+_OTHER_COMMUNICATION = KERNEL_CLASSES[COMMUNICATION_CLASSES[1]]
+PLURALS = {"rank": "ranks", "process": "processes"}
+"""Plurals of what counts are per."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -209,6 +216,29 @@ class JobSummary(ValueClass):
         if summary.links is not None:
             _check_links(summary.links)
         return summary
+
+    @property
+    def users(self) -> tuple[Literal["rank", "process"], int]:
+        """What counts are per: ranks, or processes (that use GPUs, if any do) where ranks are not known."""
+        processes = {task for gpu in self.gpus for task in gpu.tasks}
+        if self.ranks and all(gpu.ranks for gpu in self.gpus if gpu.tasks):
+            return "rank", self.ranks
+        return "process", max(len(processes) or self.tasks, 1)
+
+    @property
+    def other_communication(self) -> dict[str, int]:
+        """The time (ns) of each kernel that communicates without NCCL, and of each kind of copies between GPUs."""
+        kernels, copies = self.kernels, self.memory_operations
+        times = Counter[str]()
+        for kernel in kernels:
+            times[kernel.name] += kernel.total_ns * (kernel.kernel_class == _OTHER_COMMUNICATION)
+        times.update({each.operation: each.total_ns for each in copies if communicates(each.operation)})
+        return {name: ns for name, ns in times.items() if ns and not name.endswith(BY_NCCL)}
+
+    @property
+    def communication(self) -> str:
+        """What the communication on GPUs is called: NCCL, if it is all NCCL's."""
+        return "communication" if self.other_communication else "NCCL"
 
     def _list_counted(self) -> Iterator[_Counted]:
         """Yield all rows with a mean."""

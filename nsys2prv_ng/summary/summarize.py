@@ -48,7 +48,7 @@ from nsys2prv_ng.summary.ranges.numbers import LaunchedInRange, RepeatedRange
 from nsys2prv_ng.summary.ranges.tree import make_range_tree, sum_by_range
 from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges
 from nsys2prv_ng.summary.waits.culprits import find_excess
-from nsys2prv_ng.summary.waits.measure import compute_waits, load_nccl_kernels
+from nsys2prv_ng.summary.waits.measure import compute_waits, load_communication
 from nsys2prv_ng.summary.waits.numbers import Excess, WaitNumbers
 from nsys2prv_ng.summary.waits.words import describe_missing_payload
 
@@ -207,7 +207,7 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) ->
         flops=sum_operators(report, task_of_place, job.store, counted, job.scope.windows),
         tree=sum_by_range(report, task_of_place, job.store, counted),
         kernel_times=measure_kernels(job, index, counted),
-        nccl=load_nccl_kernels(job, index, counted),
+        nccl=load_communication(job, index, counted),
     )
 
 

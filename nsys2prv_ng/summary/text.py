@@ -144,7 +144,7 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         layout.format_grid(tabulate_kernels(summary.kernels, summary.gpus), width),
         layout.format_grid(range_tables.tabulate_kernel_activity(summary.activity), width),
         layout.format_grid(range_tables.tabulate_range_activity(summary.range_tree), width, None),
-        [] if summary.flops is None else layout.format_grid(tabulate_flops(summary.flops), width),
+        [] if summary.flops is None else layout.format_grid(tabulate_flops(summary.flops, summary.users[0]), width),
         [] if summary.slow_modes is None else layout.format_grid(tabulate_slow_modes(summary.slow_modes), width),
         *(layout.format_grid(grid, width, MOST_GPUS) for grid in on_memory),
         layout.format_grid(tabulate_memory_operations(summary.memory_operations), width, None),
@@ -162,7 +162,7 @@ def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
     if waits is None:
         return []
     grids = [
-        wait_tables.tabulate_nccl_waits(waits),
+        wait_tables.tabulate_nccl_waits(waits, summary.communication),
         wait_tables.tabulate_mpi_waits(waits),
         wait_tables.tabulate_reasons(waits),
         wait_tables.tabulate_excess(waits, summary.measured_ns, summary.step_count),

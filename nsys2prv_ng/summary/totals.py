@@ -11,15 +11,17 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import load_outermost_calls, load_thread_ranges, map_main_threads
 from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_objects, sum_table
 from nsys2prv_ng.arrays.pick import pick
-from nsys2prv_ng.arrays.row_keys import find_rows
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.intervals.step_functions import NOTHING
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
-from nsys2prv_ng.reading.device_operations import load_launches
-from nsys2prv_ng.reading.nvtx_ranges import load_nvtx_ranges, load_repeated_ranges
+from nsys2prv_ng.paraver.value_tables import COMMUNICATION_CLASSES, name_memory_operation
+from nsys2prv_ng.reading.device_operations import load_launches, mark_communication
+from nsys2prv_ng.reading.nvtx_ranges import NvtxRanges, load_nvtx_ranges, load_repeated_ranges
 from nsys2prv_ng.reading.opened_events import ABSENT, OpenedEvents, load_opened_events
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
@@ -83,14 +85,16 @@ def sum_kernels(
 
 
 def sum_launched(report: ReportRecords, store: Store, counted: CountedEvents) -> Table:
-    """Return the kernels of a report, without NCCL, by the innermost `range` that their thread was in at the launch.
+    """Return the kernels of a report that compute, by the innermost `range` that their thread was in at the launch.
 
     Threads outside of ranges count as in the range of the main thread. Kernels without a recorded launch, such as all
     but the first node of a CUDA graph on a stream, are in no range ("").
     """
     kernels = load_opened_events(report, source_names.KERNELS, store)
-    is_kernel = kernels.get_values(types.KERNEL) != ABSENT
-    line = np.flatnonzero(is_kernel & counted.mark_operations(kernels.place, kernels.begin))
+    is_kernel = kernels.get_values(types.KERNEL_CLASS) != ABSENT
+    line = np.flatnonzero(
+        is_kernel & ~mark_communication(kernels) & counted.mark_operations(kernels.place, kernels.begin)
+    )
     launches = load_launches(report, store)
     at = launches.find(kernels.place[line], kernels.begin[line])
     thread, sent = pick(launches.thread, at, ABSENT), pick(launches.sent, at, 0)
@@ -106,6 +110,8 @@ def sum_launched(report: ReportRecords, store: Store, counted: CountedEvents) ->
 def sum_memory_operations(report: ReportRecords, store: Store, counted: CountedEvents, windows: Windows) -> Table:
     """Return copies and sets by `operation` and by kind of memory, `source` and `destination` (empty if not known).
 
+    Names of operations say which copies are communication (`name_memory_operation`).
+
     `bytes` and the time `rated_ns` cover the operations that no window cut.
     """
     events = load_opened_events(report, source_names.MEMORY_OPERATIONS, store)
@@ -115,9 +121,14 @@ def sum_memory_operations(report: ReportRecords, store: Store, counted: CountedE
     named |= {"destination": types.MEMORY_DESTINATION_KIND}
     lines = np.flatnonzero(counted.mark_operations(events.place, events.begin))
     keys = {name: events.get_values(event_type)[lines] for name, event_type in named.items()}
+    copy_class = _fill_absent(events.get_values(types.KERNEL_CLASS))[lines]
+    keys["operation"], kinds = find_distinct_rows(keys["operation"], copy_class)
     table = _group(keys, events.length[lines], bytes=moved[lines], rated_ns=(events.length * whole)[lines])
     for name, event_type in named.items():
-        table = _name_values(table, name, {ABSENT: "", **events.get_names(event_type)})
+        names = {ABSENT: "", **events.get_names(event_type)}
+        if name == "operation":
+            names = {number: name_memory_operation(*kind) for number, kind in enumerate(kinds)}
+        table = _name_values(table, name, names)
     return table
 
 
@@ -132,7 +143,7 @@ def sum_nccl(
     report: ReportRecords, store: Store, counted: CountedEvents, windows: Windows, find_waits: FindWaits
 ) -> Table:
     """Return NCCL by `function`: the host's `calls`, the number `sized` with a recorded size and their `bytes`; the
-    `kernels`, their time `kernel_ns`, and the part `wait_ns` of it.
+    `kernels` (and copies of copy engines), their time `kernel_ns`, and the part `wait_ns` of it.
 
     `carried_ns` and `carried_bytes` cover the kernels with a recorded size that no window cut.
     """
@@ -149,6 +160,7 @@ def sum_nccl(
         return np.where(at >= 0, pick(size[rows], at, 0), -1)
 
     calls = load_nvtx_ranges(report, store, lambda domain: domain == families.NCCL_DOMAIN)
+    copied = _find_copied(report, store, calls)
     calls = calls.select(np.flatnonzero(counted.mark_host(calls.place, calls.begin)))
     functions = np.array([parse_function(name) for _, name in calls.keys], np.int64)[calls.key]
     whole = calls.events.mark_whole(windows)[calls.line]
@@ -156,29 +168,57 @@ def sum_nccl(
     called, functions = called[functions != NO_FUNCTION], functions[functions != NO_FUNCTION]
     made = {"calls": np.ones_like(called), "sized": (called >= 0).astype(np.int64), "bytes": np.maximum(called, 0)}
 
-    kernel = load_opened_events(report, source_names.KERNELS, store)
-    line, ran_functions = _find_functions(kernel)
-    counts = counted.mark_operations(kernel.place, kernel.begin)[line]
-    line, ran_functions = line[counts], ran_functions[counts]
-    carried, length = find_sizes(kernel, line, on_stream), kernel.length[line]
-    carried = np.where(kernel.mark_whole(windows)[line], carried, 0)
-    ran = {"kernels": np.ones_like(length), "kernel_ns": length, "carried_ns": np.where(carried > 0, length, 0)}
-    ran |= {"carried_bytes": np.maximum(carried, 0), "wait_ns": find_waits(kernel.place[line], kernel.begin[line])}
-    columns = {name: np.append(column, np.zeros_like(line)) for name, column in made.items()}
-    columns |= {name: np.append(np.zeros_like(called), column) for name, column in ran.items()}
-    table = sum_table({"function": np.append(functions, ran_functions), **columns}, ["function"])
+    parts = [{"function": functions, **made}]
+    for events, line, ran_functions in (
+        _find_functions(load_opened_events(report, source_names.KERNELS, store)),
+        copied,
+    ):
+        counts = counted.mark_operations(events.place, events.begin)[line]
+        line, ran_functions = line[counts], ran_functions[counts]
+        carried, length = find_sizes(events, line, on_stream), events.length[line]
+        carried = np.where(events.mark_whole(windows)[line], carried, 0)
+        ran = {"kernels": np.ones_like(length), "kernel_ns": length, "carried_ns": np.where(carried > 0, length, 0)}
+        ran |= {"carried_bytes": np.maximum(carried, 0), "wait_ns": find_waits(events.place[line], events.begin[line])}
+        parts.append({"function": ran_functions, **ran})
+    names = dict.fromkeys(name for part in parts for name in part)
+    columns = {
+        name: np.concatenate([part.get(name, np.zeros_like(part["function"])) for part in parts]) for name in names
+    }
+    table = sum_table(columns, ["function"])
     return _name_values(table, "function", {NO_FUNCTION: OTHER_FUNCTION, **dict(enumerate(FUNCTIONS))})
 
 
-def _find_functions(kernels: OpenedEvents) -> tuple[IntArray, IntArray]:
-    """Return (lines of NCCL kernels, function of the kernel on each of these lines)."""
+def _find_copied(report: ReportRecords, store: Store, calls: NvtxRanges) -> tuple[OpenedEvents, IntArray, IntArray]:
+    """Return (memory operations, lines of the copies of NCCL's copy engines, function of the call around the launch).
+
+    `calls`: all ranges of NCCL.
+    """
+    events = load_opened_events(report, source_names.MEMORY_OPERATIONS, store)
+    line = np.flatnonzero(events.get_values(types.KERNEL_CLASS) == COMMUNICATION_CLASSES[0])
+    function = np.full(line.size, NO_FUNCTION, np.int64)
+    if line.size:
+        launches = load_launches(report, store)
+        at = launches.find(events.place[line], events.begin[line])
+        place, begin, end = calls.place, calls.begin, calls.end
+        order = np.lexsort((-end, begin, place))
+        thread, sent = pick(launches.thread, at, ABSENT), pick(launches.sent, at, 0)
+        points = np.lexsort((sent, thread))
+        ranges = place[order], begin[order], end[order]
+        inside = find_innermost(*ranges, thread[points], sent[points]).innermost
+        parsed = np.array([parse_function(name) for _, name in calls.keys], np.int64)[calls.key[order]]
+        function[points] = pick(parsed, inside, NO_FUNCTION)
+    return events, line, function
+
+
+def _find_functions(kernels: OpenedEvents) -> tuple[OpenedEvents, IntArray, IntArray]:
+    """Return (kernels, lines of NCCL's, function of the kernel on each of these lines)."""
     value = kernels.get_values(types.NCCL_KERNEL)
     lines = np.flatnonzero(value != ABSENT)
     names = kernels.get_names(types.NCCL_KERNEL)
     function_of_value = np.full(max(names, default=0) + 1, NO_FUNCTION, np.int64)
     for number, name in names.items():
         function_of_value[number] = parse_function(name)
-    return lines, function_of_value[value[lines]]
+    return kernels, lines, function_of_value[value[lines]]
 
 
 def sum_mpi(report: ReportRecords, store: Store, counted: CountedEvents, windows: Windows) -> Table:

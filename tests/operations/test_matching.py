@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.operations.lag import Sequence
 from nsys2prv_ng.operations.matching import Operations, match_collectives
-from nsys2prv_ng.operations.parts import LOOSE, SYNCHRONISING, Collectives
+from nsys2prv_ng.operations.parts import COPIED, LOOSE, ORDERED, SYNCHRONISING, Collectives
 from tests.examples import examples
 from tests.operations.made import MS, program, table
 
@@ -174,3 +174,19 @@ def test_what_is_loose_is_matched_with_nothing() -> None:
     rows = table([("w", "all", 8, 0, i * MS, i * MS + 10, LOOSE, False) for i in range(8)])
     operations = match_collectives([([rows], 0, 0), ([rows], 1, 0)])
     assert len(operations) == 0 and operations.table.begin.size == 16
+
+
+def test_sequences_match_only_if_all_ranks_launch_the_same() -> None:
+    """Operations of which only the order is known match if each rank has the same; copies never match."""
+
+    def rows(member: int, names: str, kind: int = SYNCHRONISING) -> list[Collectives]:
+        own = [(f"{ORDERED}stream 0", name, 0, member, i * 10, i * 10 + 5, kind, False) for i, name in enumerate(names)]
+        return [table(own, known=False)]
+
+    def count(*sequences: str) -> list[int]:
+        found = match_collectives([(rows(0, names), 0, 0) for names in sequences])
+        return np.diff(found.first).tolist()
+
+    assert count("abcab", "abcab", "abcab") == [3] * 5
+    assert count("abcab", "abcab", "abca") == count("abcab", "abcab", "abcba") == count("abcab") == []
+    assert not len(match_collectives([(rows(0, "ab", COPIED), 0, 0), (rows(0, "ab", COPIED), 0, 0)]))

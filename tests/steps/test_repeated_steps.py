@@ -230,3 +230,43 @@ def test_insertions_do_not_change_the_number_of_steps(
         names.insert(data.draw(st.integers(0, len(names))), extra)
     found = find(make(names))
     assert found is not None and found.steps == steps
+
+
+# ---- names do not matter ---------------------------------------------------------------------------------------------
+
+
+_HINTS = ("adam", "flash")
+"""What the finder reads from names: these are of an optimizer, and of attention."""
+
+
+def _rename(names: Sequence[str], seed: int) -> list[str]:
+    """Return other names, in another order, for the same kernels. What names say of their kernels stays."""
+    random = np.random.default_rng(seed)
+    distinct = sorted(set(names))
+    numbers = random.permutation(len(distinct)).tolist()
+    new = {}
+    for name, number in zip(distinct, numbers, strict=True):
+        hint = next((hint for hint in _HINTS if hint in name), "kernel")
+        new[name] = name if name == GRAPH else f"{random.integers(1 << 40):x} {hint} {number}"
+    return [new[name] for name in names]
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> list[str]:
+    """Return steps with equal parts, start-up and a cut end, so that many delimiters are as good."""
+    step = draw(st.lists(st.sampled_from("abcdefgh"), min_size=3, max_size=12))
+    part = draw(st.lists(st.sampled_from("pqrs"), min_size=1, max_size=4))
+    optimizer = draw(st.sampled_from([[], ["adam"], ["adam", "adam two"]]))
+    steps = [step + part * draw(st.integers(1, 3)) + optimizer for _ in range(draw(st.integers(4, 12)))]
+    return [*draw(st.lists(st.sampled_from("abcwxyz"), max_size=20)), *join(steps), *draw(st.sampled_from([[], step]))]
+
+
+@given(programs() | st.just(join([HYDRO] * 9)) | st.just(make_model() * 6), st.integers(0, 1 << 30))
+def test_other_names_for_the_same_kernels_give_the_same_steps(names: list[str], seed: int) -> None:
+    """All candidates are the same in the same order, so that no rank chooses others either."""
+
+    def list_candidates(names: Sequence[str]) -> list[tuple[str, list[int], tuple[float, ...]]]:
+        found = find_candidates(make(names), FEWEST)
+        return [(each.kind[0], each.limits.tolist(), (each.similarity, each.irregular, *each.rank)) for each in found]
+
+    assert list_candidates(names) == list_candidates(_rename(names, seed))

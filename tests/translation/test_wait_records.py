@@ -19,6 +19,8 @@ from tests.trace_reader import Trace, pair_intervals, read_trace
 pytestmark = pytest.mark.slow
 
 KERNEL, NCCL_KERNEL, GRAPH, MEMORY, MPI = 63000006, 63000007, 63000008, 63000001, (50000001, 50000002, 50000003)
+BETWEEN = 13
+"""The value of memory operations that are copies between GPUs."""
 PART, WAITED_FOR, REASON, GPU, LATENESS = range(63000410, 63000415)
 WAITING, MOVING = 1, 2
 SYNCHRONIZATION, GROUP_COMMUNICATION = 5, 13
@@ -33,6 +35,10 @@ class Made:
 
     def intervals(self, *types: int) -> pd.DataFrame:
         return pair_intervals(self.trace, *types)
+
+    def find_copies(self) -> pd.DataFrame:
+        """Copies between GPUs."""
+        return self.intervals(MEMORY).query("value == @BETWEEN")
 
     def find_nccl(self) -> pd.DataFrame:
         return self.intervals(NCCL_KERNEL)
@@ -51,7 +57,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_parts_fill_their_kernels_and_calls(made: Made) -> None:
     """Waiting comes first, moving fills the rest, and nothing else has parts."""
     parts = made.intervals(PART).sort_values(["row", "begin"])
-    owners = made.intervals(NCCL_KERNEL, *MPI)
+    owners = pd.concat([made.intervals(NCCL_KERNEL, *MPI), made.find_copies()]).sort_values(["row", "begin"])
     split = 0
     by_row = dict(iter(parts.groupby("row")))
     for row, kernels in owners.groupby("row"):
@@ -134,6 +140,8 @@ def test_every_time_of_a_gpu_has_the_value_of_its_kernels(made: Made) -> None:
     ):
         found = made.intervals(*types)
         kinds = found["value"].map({WAITING: "waiting", MOVING: "moving"}) if kind == "part" else kind
+        if kind == "memory":
+            kinds = np.where(found["value"] == BETWEEN, "nccl", kind)
         spans.append(found.assign(kind=kinds))
     table = pd.concat(spans)
     table = table[table["row"].isin(of_stream)]

@@ -95,7 +95,7 @@ def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
     """
     plan = make_plan(job, list_counted_steps(job))
     nodes = [Totals(3, 1) for _ in job.tree.model.nodes]
-    gpus = Totals(len(CLASSES) + len(KERNELS_BY_CLASS), 3)
+    gpus = Totals(len(CLASSES) + len(KERNELS_BY_CLASS) + 1, 3)
     keys: dict[RangeKey, int] = {}
     counted: list[tuple[IntArray, IntArray, IntArray]] = []
     main = list_main_threads(job)

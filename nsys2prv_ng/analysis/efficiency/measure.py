@@ -12,7 +12,7 @@ from nsys2prv_ng.analysis.efficiency import times
 from nsys2prv_ng.analysis.efficiency.times import IN_CUDA, IN_MPI, USEFUL, Totals
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, load_repeated, sum_in_windows
 from nsys2prv_ng.analysis.gpus import waiting as gpu
-from nsys2prv_ng.analysis.gpus.activity import NO_GAPS, Devices, Gaps, list_activity_runs, load_gaps
+from nsys2prv_ng.analysis.gpus.activity import NO_GAPS, Devices, Gaps, get_values, list_activity_runs, load_gaps
 from nsys2prv_ng.analysis.gpus.times import GpuTime, IdlePieces, split_gaps, sum_gpu_times
 from nsys2prv_ng.analysis.gpus.waiting import GpuSweep, GpuWaits
 from nsys2prv_ng.analysis.host_activity import map_main_threads
@@ -24,9 +24,10 @@ from nsys2prv_ng.intervals.windows import cut_to_windows, unite_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
+from nsys2prv_ng.reading.device_operations import has_copies_between, mark_communication
 from nsys2prv_ng.reading.nvtx_ranges import RangeKey
 from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
-from nsys2prv_ng.records.runs import Run
+from nsys2prv_ng.records.runs import Run, load_records
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH as GRAPH_CLASS
 
 _CLASS_OF_VALUE = np.full(gpu.WHOLE_GRAPH + 1, times.COMPUTE, np.int64)
@@ -87,7 +88,7 @@ def measure_gpus(job: Job, devices: Devices, group: GpuGroup, plan: WindowPlan, 
     reports = devices.find_reports(group.rows)
     ranges = load_repeated(job, reports)
     size = plan.first_range + len(ranges.keys)
-    totals = times.Totals(len(times.CLASSES) + len(times.KERNELS_BY_CLASS), 3, size)
+    totals = times.Totals(len(times.CLASSES) + len(times.KERNELS_BY_CLASS) + 1, 3, size)
     pieces = split_gaps(job, devices, reports, group.gaps)
     kernels = flatten(*load_kernels(job, devices, reports if group.changes.row.size else []))
     for row in group.rows.tolist():
@@ -96,11 +97,11 @@ def measure_gpus(job: Job, devices: Devices, group: GpuGroup, plan: WindowPlan, 
         windows = plan.list_windows(sorted(devices.rows[row].tasks), ranges)
         sums = sum_in_windows(steps, times.NOT_CAPTURED, windows, size, len(times.CLASSES))
         by_kernel = _sum_kernels(kernels, row, windows, sums[:, times.COMPUTE])
-        totals.add(
-            windows,
-            np.hstack([sums, by_kernel]),
-            [sums[:, :last].sum(axis=1) for last in (times.COMPUTE + 1, times.KERNELS, times.CAUSE)],
-        )
+        copying = np.zeros(size, np.int64)
+        if run is not None and any(has_copies_between(job.reports[index]) for index in reports):
+            copying = sum_in_windows(_find_copying(job, run, row, steps), 0, windows, size, 2)[:, 1]
+        computes, runs, works = (sums[:, :last].sum(axis=1) for last in (times.COMPUTE + 1, times.KERNELS, times.CAUSE))
+        totals.add(windows, np.hstack([sums, by_kernel, copying[:, None]]), [computes, runs - copying, works])
     idle_by_range = [_sum_by_range(pieces, spans) for spans in (plan.whole, plan.work)]
     gpu_times = {} if run is None else sum_gpu_times(job, run, group.gaps, pieces)
     return GpuPart(totals, ranges.keys, idle_by_range, gpu_times)
@@ -128,6 +129,15 @@ def _find_classes(group: GpuGroup, pieces: IdlePieces, row: int, captures: Seque
     return StepFunction(time[order], value[order])
 
 
+def _find_copying(job: Job, run: Run, row: int, steps: StepFunction) -> StepFunction:
+    """Return when a GPU moves data without a kernel (1, else 0). `steps`: its class over time."""
+    rows, time, count = get_values(load_records(run, job.store), types.KERNELS_RUNNING.number)
+    kernels = StepFunction(time[rows == row], count[rows == row])
+    both = np.union1d(steps.time, kernels.time)
+    copies = (steps.get_values(both) == times.MOVING) & (kernels.get_values(both) <= 0)
+    return StepFunction(both, copies.astype(np.int64))
+
+
 class Kernels(NamedTuple):
     """What computes on GPUs: the row of each GPU, when, and the kernel class as an index into KERNELS_BY_CLASS."""
 
@@ -137,8 +147,8 @@ class Kernels(NamedTuple):
     kind: IntArray
 
 
-def load_kernels(job: Job, devices: Devices, reports: Sequence[int], *, with_nccl: bool = False) -> Kernels:
-    """Return what computes on the GPUs of some reports, and NCCL's kernels and graphs that may contain any `with_nccl`.
+def load_kernels(job: Job, devices: Devices, reports: Sequence[int], *, with_others: bool = False) -> Kernels:
+    """Return what computes on the GPUs of some reports; `with_others` also kernels and graphs that may communicate.
 
     Other graphs that were traced as a whole count as kernels. Where kernels overlap, `flatten`
     keeps the earliest; on a tie, the longest.
@@ -147,15 +157,13 @@ def load_kernels(job: Job, devices: Devices, reports: Sequence[int], *, with_ncc
     for index in reports:
         report = job.reports[index]
         events = load_opened_events(report, source_names.KERNELS, job.store)
-        is_kernel = events.get_values(types.KERNEL) != ABSENT
-        if with_nccl:
-            is_kernel |= events.get_values(types.NCCL_KERNEL) != ABSENT
-        kernel_lines = np.flatnonzero(is_kernel)
-        number = events.get_values(types.KERNEL_CLASS)[kernel_lines]
+        number = events.get_values(types.KERNEL_CLASS)
+        kernel_lines = np.flatnonzero((number != ABSENT) & (with_others | ~mark_communication(events)))
+        number = number[kernel_lines]
         kernel_class = np.where(np.isin(number, list(KERNEL_CLASSES)), number - 1, len(times.KERNELS_BY_CLASS) - 1)
         graphs = load_opened_events(report, source_names.CUDA_GRAPHS, job.store)
         is_graph = graphs.get_values(types.GRAPH_LAUNCH) != ABSENT
-        graph_lines = np.flatnonzero(is_graph & (with_nccl or not job.hides_nccl))
+        graph_lines = np.flatnonzero(is_graph & (with_others or not job.hides_nccl))
         graph_class = np.full(graph_lines.size, times.KERNELS_BY_CLASS.index(GRAPH_CLASS))
         for source, lines, kind in ((events, kernel_lines, kernel_class), (graphs, graph_lines, graph_class)):
             row = devices.rows_of_reports[index][source.place[lines]]

@@ -51,6 +51,8 @@ class DeviceTimes(NamedTuple):
     most_active: int
     compute_by_class: dict[str, int]
     """The time `compute` of `by_class` split by KERNELS_BY_CLASS, without zeros, ordered by size, then name."""
+    copying: int = 0
+    """The part of `moving` in which only copies between GPUs run."""
 
     @property
     def compute(self) -> int:
@@ -59,8 +61,8 @@ class DeviceTimes(NamedTuple):
 
     @property
     def kernels(self) -> int:
-        """Useful time if NCCL counts as useful."""
-        return sum(self.by_class[name] for name in CLASSES[:KERNELS])
+        """Useful time if NCCL counts as useful, which copies never are."""
+        return sum(self.by_class[name] for name in CLASSES[:KERNELS]) - self.copying
 
 
 class HostTimes(NamedTuple):
@@ -146,16 +148,16 @@ def unite_nodes(nodes: Sequence[Totals], size: int) -> tuple[Totals, IntArray]:
 def make_times(hosts: Totals, node: IntArray, gpus: Totals, index: int) -> WindowTimes:
     """Return the times in a set of windows.
 
-    `hosts` and `node`: the results of `unite_nodes`. `gpus`: sums by CLASSES, then by KERNELS_BY_CLASS.
+    `hosts` and `node`: the results of `unite_nodes`. `gpus`: sums by CLASSES, by KERNELS_BY_CLASS, and of copying.
     """
     devices = host = None
     if gpus.count[index]:
-        sums = gpus.sums[index].tolist()
+        *sums, copying = gpus.sums[index].tolist()
         by_class = dict(zip(CLASSES, sums, strict=False))
         by_kernel = [(name, ns) for name, ns in zip(KERNELS_BY_CLASS, sums[len(CLASSES) :], strict=True) if ns]
         by_kernel.sort(key=lambda item: (-item[1], item[0]))
         compute, kernels, active = gpus.most[index].tolist()
-        devices = DeviceTimes(int(gpus.count[index]), by_class, compute, kernels, active, dict(by_kernel))
+        devices = DeviceTimes(int(gpus.count[index]), by_class, compute, kernels, active, dict(by_kernel), copying)
     if hosts.count[index]:
         useful, in_cuda, _ = hosts.sums[index].tolist()
         most = int(hosts.most[index, 0])

@@ -217,10 +217,10 @@ def add_operation_waits(job: Job, waits: Waits, operations: PathOperations, besi
 
     If clocks are too uncertain to tell which rank was last, the one that seems to be last is the culprit.
     """
-    begin, row, is_nccl = operations.begin, beside.row, beside.kind == COMMUNICATION
+    begin, row, communicates = operations.begin, beside.row, beside.kind & COMMUNICATION > 0
     until, culprit, kind = operations.until, operations.culprit, operations.kind
-    until[:], culprit[:], kind[:] = begin, NONE, np.where(is_nccl, path.NOT_SPLIT, path.OPERATION)
-    operation = np.flatnonzero(is_nccl)
+    until[:], culprit[:], kind[:] = begin, NONE, np.where(communicates, path.NOT_SPLIT, path.OPERATION)
+    operation = np.flatnonzero(communicates)
     operation, known = _match_waits(waits, np.flatnonzero(~waits.is_mpi), operation, row, begin)
     kind[operation[waits.has_parts[known]]] = path.MOVING
     late = waits.is_split[known] & (waits.until[known] > begin[operation])

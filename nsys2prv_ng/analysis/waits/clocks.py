@@ -214,7 +214,7 @@ def check_clocks(job: Job) -> list[str]:
         return []
     table, leader = job.operations.table, job.operations.leader
     parts = place_parts(job, job.operations.part)
-    chosen = (table.kind[leader] == SYNCHRONISING) & ~mark_mpi(table, leader)
+    chosen = (table.kind[leader] == SYNCHRONISING) & ~mark_mpi(table, leader) & ~table.mark_ordered(leader)
     pairs = measure_differences(job.operations.first, chosen, parts.node, parts.begin, parts.end)
     is_fitted = np.array([bool(node.model) for node in nodes])
     bounds = np.where(is_fitted, get_uncertainty(job), 0.0)

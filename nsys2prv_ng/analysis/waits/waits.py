@@ -31,7 +31,7 @@ from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.alignment import LEAST_CAUSAL, NONE
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.matching import Operations
-from nsys2prv_ng.operations.parts import LOOSE, STREAM
+from nsys2prv_ng.operations.parts import COPIED, LOOSE, STREAM
 from nsys2prv_ng.report.database import NULL
 
 
@@ -157,7 +157,7 @@ def _list_unmatched(job: Job, pieces: Waits) -> Waits:
     """Return the kernels and calls without a matched operation, each as a piece.
 
     An operation that is only known to exist (LOOSE) counts if nothing else of its kernel was matched. A communicator of
-    one rank has nobody to wait for.
+    one rank has nobody to wait for, and copies wait for nobody.
     """
     operations, table = job.operations, job.operations.table
     is_matched = np.zeros(table.begin.size, np.bool_)
@@ -169,6 +169,7 @@ def _list_unmatched(job: Job, pieces: Waits) -> Waits:
     kept = (parts.row >= 0) & ~(loose & has_piece)
     part, parts = part[kept], Parts._make([column[kept] for column in parts])
     alone = np.array([size == 1 for size in table.sizes], np.bool_)[table.communicator[part]]
+    alone |= table.kind[part] == COPIED
     return Waits(
         *parts[:3],
         until=parts.begin,

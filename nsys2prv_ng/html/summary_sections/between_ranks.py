@@ -45,7 +45,10 @@ def make_wait_section(summary: JobSummary) -> Section | None:
     waits = summary.waits
     if waits is None or not waits.operations:
         return None
-    grids = [(waits_table.tabulate_nccl_waits(waits), MOST_RANKS), (waits_table.tabulate_mpi_waits(waits), MOST_RANKS)]
+    grids = [
+        (waits_table.tabulate_nccl_waits(waits, summary.communication), MOST_RANKS),
+        (waits_table.tabulate_mpi_waits(waits), MOST_RANKS),
+    ]
     if waits.split:
         excess = waits_table.tabulate_excess(waits, summary.measured_ns, summary.step_count)
         grids += [(waits_table.tabulate_reasons(waits), MOST_ROWS), (excess, MOST_ROWS)]

@@ -44,7 +44,7 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
     if summary.activity:
         blocks.append(show_grid(ranges_table.tabulate_kernel_activity(summary.activity)))
         presets += ["hwcounters/activity_by_kernel_class", *_COUNTERS]
-    blocks += [] if summary.flops is None else [show_grid(tabulate_flops(summary.flops))]
+    blocks += [] if summary.flops is None else [show_grid(tabulate_flops(summary.flops, summary.users[0]))]
     if summary.slow_modes is not None and (slow := tabulate_slow_modes(summary.slow_modes)).rows:
         blocks.append(show_grid(slow))
         presets.append("analysis/slow_kernels")

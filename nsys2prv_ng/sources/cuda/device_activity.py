@@ -30,8 +30,8 @@ from nsys2prv_ng.records.columns import Pair, Records, make_events
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
 from nsys2prv_ng.sources.cuda import device_operations as gpu
+from nsys2prv_ng.sources.cuda.communication import find_classes, mark_communication
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET
-from nsys2prv_ng.sources.cuda.stream_operations import is_nccl
 from nsys2prv_ng.sources.shared import reasons
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_name_pair
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Result, Source, pair_switches
@@ -47,7 +47,7 @@ _SOURCES = {
 }
 """The source that shows the operations of each table. Other sources read the tables for other purposes."""
 _KINDS = {KERNEL: sweep.COMPUTE, MEMCPY: sweep.MEMORY, MEMSET: sweep.MEMORY, GRAPH: sweep.WHOLE_GRAPH}
-"""The kind of the operations of each table. Kernels of NCCL are COMMUNICATION; whole graphs are not known yet."""
+"""The kind of the operations of each table, unless they are communication; whole graphs are not known yet."""
 
 
 class Operations(NamedTuple):
@@ -70,14 +70,12 @@ def read(reader: ReportReader) -> Result:
     result = Result()
     if not rows.size:
         return result
-    shown = ("start", "end", "globalPid", "deviceId", "shortName")
-    begin, end, pid, device, name = (operations.stack(column)[rows] for column in shown)
+    shown = ("start", "end", "globalPid", "deviceId")
+    begin, end, pid, device = (operations.stack(column)[rows] for column in shown)
     place, kind = reader.place_gpus(get_process(pid), device), operations.spread(_KINDS)[rows]
-    index, names = reader.names(name)
-    nccl = np.array([is_nccl(name) for name in names], np.bool_)[index]
-    kind[nccl & (kind == sweep.COMPUTE)] = sweep.COMMUNICATION
+    kind = sweep.add_communication(kind, mark_communication(reader.once(find_classes)[rows]))
 
-    flies = np.flatnonzero(kind != sweep.MEMORY)
+    flies = np.flatnonzero(kind & sweep.MEMORY == 0)
     call = reader.once(gpu.find_launches)[rows[flies]]
     launched = pick(reader.once(gpu.read_recorded_calls).begin, call, np.iinfo(np.int64).max)
     in_flight = np.full(flies.size, sweep.IN_FLIGHT)

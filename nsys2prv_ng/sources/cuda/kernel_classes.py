@@ -63,11 +63,32 @@ _GEMM = (
     r"|[sb]gmv|_lora_(?:shrink|expand)|^triton_(?:tem_|mm)"
 )
 _NVJET = r"nvjet_(?:sm\d+_)?"
+# Kernels that move data between GPUs or wait for other GPUs to, by the names in the sources of the libraries.
+_COMMUNICATES = "|".join(
+    (
+        # DeepEP (csrc/kernels/*.cu), its hybrid mode (csrc/hybrid_ep), UCCL (ep/src), MSCCL++, pplx-kernels
+        _FUNCTION + r"(?:deep_ep|uccl|mscclpp|pplx\w*)::",
+        _FUNCTION + r"hybrid_ep::(?:dispatch|combine|device_sync|update_expected_value)",
+        # NVSHMEM (nvshmemi_h_to_d_coll_defs.cuh, nvshmemi_h_to_d_sync_defs.cuh)
+        _FUNCTION + r"nvshmem",
+        _FUNCTION + r"(?:barrier|sync|alltoall|broadcast|fcollect|reducescatter|rdxn)\w*_on_stream_kernel",
+        # Transformer Engine (userbuffers.cu), vLLM and SGLang (custom_all_reduce.cuh)
+        _FUNCTION + r"(?:k?userbuffers_|cross_device_reduce)",
+        # PyTorch's symmetric memory (CUDASymmetricMemory.cu, CUDASymmetricMemoryOps.cu, nvshmem_extension.cu)
+        _FUNCTION + r"(?:multimem_|(?:put|wait)_signal_kernel|barrier_kernel|exchangeSplitAndOffset)",
+        # TensorRT-LLM and FlashInfer (moeAlltoAllKernels.cu), pplx-garden (a2a_dispatch_send.cu, a2a_combine_recv.cu)
+        _FUNCTION_WITH + r"(?:moeA2A|a2a_(?:dispatch|combine))",
+        # Kernels that say so, such as QuickReduce's allreduce_prototype_twoshot (quick_all_reduce.cuh), TensorRT-LLM's
+        # twoShotAllReduceKernel (customAllReduceKernels.cu), FlashInfer's allreduce_fusion_kernel_oneshot_lamport
+        # (trtllm_allreduce_fusion.cuh), and symmetric memory's one_shot_all_reduce_kernel and allToAllV
+        _FUNCTION_WITH + r"(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)",
+    )
+)
 
 
 RULES: tuple[Rule, ...] = (
     # Communication. All NCCL kernels start like this (nsys recognises them in the same way).
-    Rule("NCCL", r"(?:^|[ :])nccl"),
+    Rule("NCCL", _FUNCTION + r"(?-i:nccl)"),
     # torch.compile: the name lists the fused operators, which may be anything, so these rules come before all others.
     Rule("Attention", r"^triton_tem_\w*(?:attention|sdpa)"),
     Rule("Convolution", r"^triton_tem_\w*conv"),
@@ -79,9 +100,7 @@ RULES: tuple[Rule, ...] = (
     Rule("Copy, cast or fill",
         r"^triton_poi_fused_(?:(?:_to_copy|clone|copy_?|cat|fill|zeros|transpose|permute|_unsafe_view|constant_pad_nd)_)+\d+$"),
     Rule("Elementwise", r"^triton_(?:poi|for)_"),
-    # Collectives outside NCCL: NVSHMEM, vLLM, TensorRT-LLM, DeepEP, Transformer Engine's userbuffers, symmetric memory.
-    Rule("Communication other",
-        r"nvshmem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|cross_device_reduce|deep_ep::|userbuffers_|mscclpp"),
+    Rule("Communication other", _COMMUNICATES),
     # PyTorch's TensorIterator kernels take a functor, so their arguments contain words of all other classes.
     Rule("Optimizer", _FUNCTION + r"multi_tensor_apply"),
     Rule("Embedding or index", _FUNCTION + r"_?(?:index|scatter_gather)_elementwise_kernel"),

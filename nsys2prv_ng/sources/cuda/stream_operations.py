@@ -15,11 +15,12 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.paraver.value_tables import MIGRATION_CAUSES
-from nsys2prv_ng.records.columns import Pair, make_communications, make_events, make_intervals
+from nsys2prv_ng.records.columns import Pair, make_communications, make_events, make_intervals, select
 from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.sources.cuda import communication
 from nsys2prv_ng.sources.cuda import device_operations as gpu
+from nsys2prv_ng.sources.cuda.communication import find_classes, is_nccl, mark_communication
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET
-from nsys2prv_ng.sources.cuda.kernel_classes import classify_once
 from nsys2prv_ng.sources.shared import reasons, report_reader
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_number_pair
 from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
@@ -55,11 +56,6 @@ KERNEL_TABLE = Table(
 )
 
 
-def is_nccl(short_name: str) -> bool:
-    """Return whether a kernel belongs to NCCL: its short name starts with nccl, as NVIDIA's recipes assume."""
-    return short_name.startswith("nccl")
-
-
 def read_kernels(reader: ReportReader) -> Result:
     """Return an interval for each kernel, with its attributes at its start only."""
     columns, labels, result = reader.columns(KERNEL), reader.labels, Result()
@@ -73,16 +69,18 @@ def read_kernels(reader: ReportReader) -> Result:
     for space, mask in ((types.KERNEL.names, ~nccl), (types.NCCL_KERNEL.names, nccl)):
         ids[mask] = report_reader.register_used(labels, space, names, index[mask])
     class_handle = labels.handle(types.KERNEL_CLASS)
+    kernel_class = reader.once(gpu.locate).take(KERNEL, reader.once(find_classes))[rows]
     opening = [
         Pair(handles, ids),
-        Pair(class_handle, classify_once(demangled)[demangled_index]),
+        Pair(class_handle, kernel_class),
         *(make_number_pair(labels, event_type, columns[name][rows]) for name, event_type in _KERNEL_ATTRIBUTES.items()),
         *_read_graph_ids(reader, columns, rows),
     ]
     if source_names.DEVICE_ACTIVITY in reader.chosen:
         opening.append(make_number_pair(labels, types.QUEUE_DELAY, gpu.compute_queue_delays(reader, rows)))
     result.records.append(make_intervals(place, begin, end, opening, [handles, class_handle]))
-    result.add_states(place, begin, end, np.where(nccl, types.GROUP_COMMUNICATION, types.RUNNING))
+    communicates = mark_communication(kernel_class) | nccl
+    result.add_states(place, begin, end, np.where(communicates, types.GROUP_COMMUNICATION, types.RUNNING))
     return result
 
 
@@ -110,7 +108,7 @@ _OPTIONAL = ("correlationId", *GRAPH_COLUMNS)
 MEMCPY_TABLE = Table(
     MEMCPY,
     (*gpu.COLUMNS, "bytes", "copyKind"),
-    dict.fromkeys((*_MEMORY_KINDS[MEMCPY], "migrationCause", *_OPTIONAL), NULL),
+    {**dict.fromkeys((*_MEMORY_KINDS[MEMCPY], "migrationCause", *_OPTIONAL), NULL), **communication.DEVICES},
 )
 MEMSET_TABLE = Table(MEMSET, (*gpu.COLUMNS, "bytes"), dict.fromkeys((*_MEMORY_KINDS[MEMSET], *_OPTIONAL), NULL))
 
@@ -122,8 +120,10 @@ _UNKNOWN_KIND = 8
 
 
 def read_memory_operations(reader: ReportReader) -> Result:
-    """Return an interval for each copy and set. Bytes are closed too, because presets divide them by the time of the
-    burst."""
+    """Return an interval for each copy and set, with a class if it is communication.
+
+    Bytes are closed too, because presets divide them by the time of the burst.
+    """
     result, labels = Result(), reader.labels
     operation, size = labels.handle(types.MEMORY_OPERATION), labels.handle(types.MEMORY_BYTES)
     for table, kinds in _MEMORY_KINDS.items():
@@ -145,7 +145,14 @@ def read_memory_operations(reader: ReportReader) -> Result:
             opening.append(Pair(labels.handle(types.MIGRATION_CAUSE), cause, np.isin(cause, list(MIGRATION_CAUSES))))
         opening.append(make_number_pair(labels, types.CORRELATION, columns["correlationId"][rows]))
         opening += _read_graph_ids(reader, columns, rows)
-        result.records.append(make_intervals(place, begin, end, opening, [operation, size]))
+        copy_class = reader.once(gpu.locate).take(table, reader.once(find_classes))[rows]
+        for communicates in (False, True):
+            at = np.flatnonzero(mark_communication(copy_class) == communicates)
+            pairs, closing = select(opening, at), [operation, size]
+            if communicates and at.size:
+                closing.append(labels.handle(types.KERNEL_CLASS))
+                pairs.append(Pair(closing[-1], copy_class[at]))
+            result.records.append(make_intervals(place[at], begin[at], end[at], pairs, closing))
         result.add_states(place, begin, end, types.MEMORY_TRANSFER)
     return result
 
@@ -153,7 +160,7 @@ def read_memory_operations(reader: ReportReader) -> Result:
 MEMORY_OPERATIONS = Source(
     source_names.MEMORY_OPERATIONS,
     "Memory copies and sets",
-    (MEMCPY_TABLE, MEMSET_TABLE),
+    (MEMCPY_TABLE, MEMSET_TABLE, gpu.CALLS, communication.NVTX),
     read_memory_operations,
     counted_tables=tuple(EventRows(table, "globalPid", device="deviceId") for table in _MEMORY_KINDS),
     noun="copies, sets",

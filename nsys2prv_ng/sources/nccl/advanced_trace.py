@@ -26,7 +26,7 @@ from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
 from nsys2prv_ng.sources.nvtx.events import NVTX, read_nvtx_events
-from nsys2prv_ng.sources.nvtx.names import ADVANCED_CALLS, API_GROUP, DOCUMENTED, PROXY_THREAD, STRUCTURE
+from nsys2prv_ng.sources.shared.nccl_names import ADVANCED_CALLS, API_GROUP, DOCUMENTED, PROXY_THREAD, STRUCTURE
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import NO_END, Result
 from nsys2prv_ng.text.names import quote_name

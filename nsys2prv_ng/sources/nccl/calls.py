@@ -19,8 +19,8 @@ from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.report.nvtx_payload import SCHEMAS
 from nsys2prv_ng.sources.nccl.advanced_trace import AdvancedTrace, find_advanced_trace
 from nsys2prv_ng.sources.nccl.payload import PayloadColumns, Payloads, read_payloads
-from nsys2prv_ng.sources.nvtx import names as range_names
 from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, START_END, read_created_domains, read_nvtx_events
+from nsys2prv_ng.sources.shared import nccl_names as range_names
 from nsys2prv_ng.sources.shared import reasons
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import NO_END, Result

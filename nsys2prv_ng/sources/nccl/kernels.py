@@ -24,8 +24,8 @@ from nsys2prv_ng.arrays.row_keys import combine_columns, count_earlier, encode_r
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.report.metadata import get_process
+from nsys2prv_ng.sources.cuda.communication import is_nccl
 from nsys2prv_ng.sources.cuda.device_operations import KERNEL, find_launches, locate, read_recorded_calls
-from nsys2prv_ng.sources.cuda.stream_operations import is_nccl
 from nsys2prv_ng.sources.nccl.calls import NcclRanges
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 

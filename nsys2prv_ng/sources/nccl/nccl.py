@@ -32,9 +32,10 @@ from nsys2prv_ng.sources.nccl.advanced_trace import write_channels
 from nsys2prv_ng.sources.nccl.calls import RECEIVING, CallTable, NcclCalls, find_sizes
 from nsys2prv_ng.sources.nccl.communicators import Communicator, Reports, find_communicators
 from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, NO_FUNCTION, CallPairs, NcclKernels, parse_function
+from nsys2prv_ng.sources.nccl.others import collect_others
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
-from nsys2prv_ng.sources.nvtx.names import COLLECTIVES
 from nsys2prv_ng.sources.shared import reasons
+from nsys2prv_ng.sources.shared.nccl_names import COLLECTIVES
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, parse_rank
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, NamedCommunicator, Result, Source
 
@@ -58,6 +59,7 @@ def read(reader: ReportReader) -> Result:
     result.join_data = payload_events.make_join_data(reader, calls, table, kernels, pairs)
     communicators = calls.payload.communicators
     result.evidence = collect_evidence(calls.names, communicators, table, kernels, pairs)
+    result.evidence.collectives += collect_others(reader)
     result.evidence.has_whole_graphs = reader.is_in_report(GRAPH)
     result.evidence.rank_messages.append(collect_messages(reader.metadata, communicators, table, kernels, pairs))
     return result

@@ -28,11 +28,11 @@ from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, PlaceColumn
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import get_process
+from nsys2prv_ng.sources.cuda.communication import is_nccl
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, find_launches, locate, read_recorded_calls
-from nsys2prv_ng.sources.cuda.stream_operations import is_nccl
 from nsys2prv_ng.sources.nccl.calls import CallTable, NcclCalls
 from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, parse_function
-from nsys2prv_ng.sources.nvtx.names import RECEIVE, SEND
+from nsys2prv_ng.sources.shared.nccl_names import RECEIVE, SEND
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 NO_PURPOSE, GRADIENTS, SHARDS, ACTIVATIONS, STAGES, EXPERTS, HIDDEN = range(7)

@@ -17,7 +17,8 @@ from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.mpi.nvtx_ranges import find_mpi_ranges
-from nsys2prv_ng.sources.nvtx.names import is_nccl_domain, split_numbers
+from nsys2prv_ng.sources.nvtx.names import split_numbers
+from nsys2prv_ng.sources.shared.nccl_names import is_nccl_domain
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, Reason, find_unsound_times, name_unknown_event
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, register_used
 from nsys2prv_ng.sources.shared.source import NO_END, Result

@@ -10,6 +10,7 @@ from nsys2prv_ng.summary.answer.bottlenecks import COPIES, TRANSFER, Bottleneck
 from nsys2prv_ng.summary.answer.case import Case, count_operator_ranges
 from nsys2prv_ng.summary.answer.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.answer.judge import choose_variant, classify
+from nsys2prv_ng.summary.answer.rules import copies_communicate
 from nsys2prv_ng.summary.answer.stragglers import describe_stragglers, find_stragglers, is_minor
 from nsys2prv_ng.summary.answer.trust import describe_start_up, list_doubts
 from nsys2prv_ng.summary.efficiency.numbers import StepNumbers
@@ -172,7 +173,7 @@ def _describe_no_class(case: Case) -> str:
 
 def _hint_at_other(case: Case, bottleneck: Bottleneck, gains: list[Scenario]) -> str:
     """Return the beginning of the hint for copies or transfer, if GAIN has them for a job of another class; else ""."""
-    changes = [gain.only for gain in gains]
+    changes = [gain.only for gain in gains if gain.only != COPIES.bound or not copies_communicate(case)]
     for noun, other in (("copies", COPIES), ("transfer", TRANSFER)):
         if other.bound in changes and bottleneck.key != other.key:
             return f"; against {noun}: {choose_variant(case, other).hint.partition(';')[0]}"

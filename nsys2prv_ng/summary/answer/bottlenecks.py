@@ -175,7 +175,8 @@ OPAQUE = Bottleneck(
 UNCLASSIFIED = Bottleneck(
     key="unclassified communication",
     title="Exposed communication, transfer or wait unknown",
-    rule="NCCL kernels that may wait or transfer data are the largest loss, and at least a quarter of the GPU time",
+    rule="kernels that communicate and may wait or transfer data are the largest loss, and at least a quarter of the "
+    "GPU time",
     loss=("not_split_ns",),
     unknown="no replay can tell what unclassified kernels would do",
     sentence=_OF_GPU_TIME,
@@ -185,6 +186,12 @@ UNCLASSIFIED = Bottleneck(
     hint="include the reports of all ranks: a kernel is classified by when the other ranks start",
     preset="analysis/exposed_communication",
     evidence=("efficiency", "waits"),
+)
+UNCLASSIFIED_OTHERS = _refine(
+    UNCLASSIFIED,
+    rules.moves_without_nccl,
+    rule="unclassified communication, and kernels of other libraries than NCCL take most of its time",
+    hint="they record no ranks: they are split if each rank launches the same ones, on clocks that agree (one node)",
 )
 UNCLASSIFIED_PAYLOAD = _refine(
     UNCLASSIFIED,
@@ -257,6 +264,24 @@ TRANSFER = Bottleneck(
     preset="analysis/exposed_communication",
     evidence=("efficiency", "waits", "what_if"),
 )
+TRANSFER_COPIES = _refine(
+    TRANSFER,
+    rules.moves_by_copies,
+    rule="exposed transfer, and copies between GPUs are half of its gain, or else most of the communication on GPUs",
+    places=where.find_copies_between,
+    sentence="{share} of GPU time is data transfer{worth}",
+    worth="; without it, steps would be {gain} shorter",
+    hint="overlap copies between GPUs with compute; make fewer and larger ones; check that peers have NVLink",
+    preset="basics/memory_operations",
+    evidence=("efficiency", "memory_operations", "what_if"),
+)
+TRANSFER_CHAIN = _refine(
+    TRANSFER_COPIES,
+    rules.copies_in_chain,
+    rule="exposed transfer, most of it copies between GPUs, which run one after the other",
+    worth="; without it, steps would be {gain} shorter: the copies run one after the other",
+    hint="these copies wait for each other: let them run at once (streams, events), or use a collective of NCCL",
+)
 TRANSFER_GATHER = _refine(
     TRANSFER,
     lambda case: rules.are_most(["AllGather"], case.nccl_kernels),
@@ -298,6 +323,12 @@ TRANSFER_MPI_COLLECTIVES = _refine(
     rule="exposed transfer over MPI, and most of it in collectives",
     hint="overlap collectives with compute (MPI_Iallreduce and alike); reduce fewer bytes, in fewer calls",
 )
+TRANSFER_OTHERS = _refine(
+    TRANSFER,
+    rules.moves_without_nccl,
+    rule="exposed transfer, and most communication on GPUs is not NCCL's",
+    hint="overlap with compute; send fewer bytes, in fewer and larger transfers; compare with the rate of your link",
+)
 COPIES = Bottleneck(
     key="copies",
     title="Copies",
@@ -313,19 +344,6 @@ COPIES = Bottleneck(
     hint="use pinned memory and asynchronous copies on a stream of their own; keep data on the GPU",
     preset="basics/memory_operations",
     evidence=("memory_operations", "what_if"),
-)
-COPIES_PEER = _refine(
-    COPIES,
-    lambda case: rules.are_most([rules.PEER], rules.sum_copies(case)),
-    rule="copies, most of them between GPUs",
-    hint="overlap copies between GPUs with compute; make fewer and larger ones; check that peers have NVLink",
-)
-COPIES_CHAIN = _refine(
-    COPIES_PEER,
-    rules.copies_in_chain,
-    rule="copies, most of them between GPUs, which run one after the other",
-    worth="; without them, steps would be {gain} shorter: they run one after the other",
-    hint="these copies wait for each other: let them run at once (streams, events), or use a collective of NCCL",
 )
 COPIES_PINNED = _refine(
     COPIES,

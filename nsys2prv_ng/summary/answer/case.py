@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
+from nsys2prv_ng.paraver.value_tables import BY_NCCL, communicates
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.numbers import Scenario
@@ -14,6 +15,7 @@ from nsys2prv_ng.summary.answer.slow_steps import SlowSteps, find_slow_steps
 from nsys2prv_ng.summary.efficiency.numbers import Losses
 from nsys2prv_ng.summary.efficiency.windows import NamedWindow, are_steps, choose_window, list_parts
 from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.memory.numbers import MemoryOperationNumbers
 from nsys2prv_ng.summary.waits.numbers import MpiWaits, RankWaits
 from nsys2prv_ng.summary.waits.words import NOT_SELECTED
 from nsys2prv_ng.value_class import ValueClass
@@ -112,6 +114,26 @@ class Case(ValueClass):
     def nccl_kernels(self) -> dict[str, int]:
         """The kernel time (ns) of each NCCL function that has kernels."""
         return {nccl.function: nccl.kernel_ns for nccl in self.summary.nccl if nccl.kernel_ns}
+
+    @property
+    def has_copy_engines(self) -> bool:
+        """Whether copies carry out calls of NCCL."""
+        return any(each.operation.endswith(BY_NCCL) for each in self.summary.memory_operations)
+
+    @property
+    def communication(self) -> dict[str, int]:
+        """The time (ns) of all communication on GPUs: NCCL by function, the rest by name."""
+        return self.nccl_kernels | self.summary.other_communication
+
+    @property
+    def copies_between(self) -> list[MemoryOperationNumbers]:
+        """Copies between GPUs that NCCL did not launch."""
+        return [each for each in self.summary.memory_operations if each.operation in self.summary.other_communication]
+
+    @property
+    def copies(self) -> list[MemoryOperationNumbers]:
+        """Copies and sets that are no communication."""
+        return [each for each in self.summary.memory_operations if not communicates(each.operation)]
 
     def measure_mpi(self, field: str) -> float | None:
         """Return the part of the ranks' time that is in a field of MpiWaits, from 0 to 1; None without MPI calls."""

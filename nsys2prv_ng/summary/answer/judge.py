@@ -11,6 +11,7 @@ from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.answer import bottlenecks
 from nsys2prv_ng.summary.answer.bottlenecks import BOTTLENECKS, Bottleneck
 from nsys2prv_ng.summary.answer.case import HALF, LEAST, NETWORK_BOUND, WAIT_BOUND, Case, is_worth
+from nsys2prv_ng.summary.answer.rules import copies_communicate
 
 _CLASSES = [each for each in BOTTLENECKS if each.refines is None]
 _BY_LOSS = [each for each in _CLASSES if each.applies is None and each.loss and each != bottlenecks.UNCLASSIFIED]
@@ -68,6 +69,8 @@ def _find_by_bound(case: Case, best: Scenario) -> Bottleneck:
     if rank is not None and is_worth(rank) and rank.saving_ns >= HALF * best.saving_ns:
         return bottlenecks.STRAGGLER
     found = _BY_BOUND[best.changes[0]]
+    if found == bottlenecks.COPIES and copies_communicate(case):
+        return bottlenecks.TRANSFER
     if found not in (bottlenecks.IMBALANCE, bottlenecks.TRANSFER):
         return found
     other = case.bounds.get(NETWORK_BOUND if found == bottlenecks.IMBALANCE else WAIT_BOUND)

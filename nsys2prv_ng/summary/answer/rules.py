@@ -10,11 +10,20 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS
+from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS, communicates
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
-from nsys2prv_ng.summary.answer.case import HALF, HOST_BOUND, LEAST, Case, count_operator_ranges, is_launch
+from nsys2prv_ng.summary.answer.case import (
+    COPY_BOUND,
+    HALF,
+    HOST_BOUND,
+    LEAST,
+    NETWORK_BOUND,
+    Case,
+    count_operator_ranges,
+    is_launch,
+)
 from nsys2prv_ng.summary.answer.stragglers import find_more_compute
 from nsys2prv_ng.summary.memory.numbers import ALLOCATOR_CALLS
 from nsys2prv_ng.summary.ranges.numbers import list_paths
@@ -49,7 +58,7 @@ _STAGED = 0.1
 """Least time of copies between hosts and GPUs, as a part of the MPI time, at which messages may pass through hosts.
 
 A choice: no copies surround the messages of m-big (test_messages_and_their_size)."""
-PEER, PINNED, INSIDE, _MIGRATION = "peer to peer", MEMORY_KINDS[2], "inside", "Migration"
+PINNED, INSIDE, _MIGRATION = MEMORY_KINDS[2], "inside", "Migration"
 """Kinds of copies: parts of their names and of those of their memory; INSIDE is within a GPU."""
 _WITH_HOST = ("host to device", "device to host")
 """Ends of the names of copies from and to host memory."""
@@ -173,13 +182,13 @@ def moves_large_messages(case: Case) -> bool:
 
 
 def moves_by_mpi(case: Case) -> bool:
-    """Return whether there are MPI calls and no NCCL kernels."""
-    return bool(case.summary.mpi) and not case.nccl_kernels
+    """Return whether there are MPI calls, and no kernels that communicate; MPI may copy between GPUs."""
+    return bool(case.summary.mpi) and all(map(communicates, case.communication))
 
 
 def copies_around_mpi(case: Case) -> bool:
     """Return whether copies between hosts and GPUs take so long that messages may pass through hosts."""
-    copies = [each for each in case.summary.memory_operations if each.operation.endswith(_WITH_HOST)]
+    copies = [each for each in case.copies if each.operation.endswith(_WITH_HOST)]
     return sum(each.total_ns for each in copies) >= _STAGED * sum(case.mpi_calls.values())
 
 
@@ -190,20 +199,43 @@ def moves_in_mpi_collectives(case: Case) -> bool:
 
 
 def copies_in_chain(case: Case) -> bool:
-    """Return whether copies of several GPUs run one after the other: without them, a step is shorter by all of them."""
-    losses, bound = case.losses, case.bounds.get(Change(what.COPIES))
+    """Return whether copies between GPUs run one after the other: without them, a step is shorter by all of them."""
+    losses, bound = case.losses, case.bounds.get(COPY_BOUND)
     if losses is None or bound is None or losses.devices < 2 or not case.gpu_ns:
         return False
-    return bound.share >= _CHAINED * losses.devices * losses.memory_ns / case.gpu_ns
+    return bound.share >= _CHAINED * losses.devices * sum(each.total_ns for each in case.copies_between) / case.gpu_ns
+
+
+def copies_communicate(case: Case) -> bool:
+    """Return whether most time of copies and sets is that of communication."""
+    times = {each.operation: each.total_ns for each in case.summary.memory_operations}
+    return are_most(filter(communicates, times), times)
+
+
+def moves_by_copies(case: Case) -> bool:
+    """Return whether copies between GPUs are half of what an ideal network saves, or most communication on GPUs.
+
+    If MPI moves the data, it makes them.
+    """
+    copies, whole = case.bounds.get(COPY_BOUND), case.bounds.get(NETWORK_BOUND)
+    between = [each.operation for each in case.copies_between]
+    if moves_by_mpi(case) or case.has_copy_engines:
+        return False
+    if copies is not None and whole is not None and copies_communicate(case):
+        return copies.saving_ns > HALF * whole.saving_ns
+    return are_most(between, case.communication)
+
+
+def moves_without_nccl(case: Case) -> bool:
+    """Return whether most communication on GPUs is kernels or copies that are not NCCL's."""
+    return are_most(case.summary.other_communication, case.communication)
 
 
 def sum_copies(case: Case) -> Counter[str]:
-    """Return the time (ns) of copies between GPUs, within them, and from or to pinned and other memory of hosts."""
+    """Return the time (ns) of copies within GPUs, and of those from or to pinned and other memory of hosts."""
     times = Counter[str]()
-    for copies in case.summary.memory_operations:
-        if PEER in copies.operation:
-            times[PEER] += copies.total_ns
-        elif not copies.operation.endswith(_WITH_HOST) or copies.operation.startswith(_MIGRATION):
+    for copies in case.copies:
+        if not copies.operation.endswith(_WITH_HOST) or copies.operation.startswith(_MIGRATION):
             times[INSIDE] += copies.total_ns
         else:
             pinned = sum(part.total_ns for part in copies.by_memory if PINNED in (part.source, part.destination))

@@ -7,7 +7,7 @@ from statistics import median
 from typing import NamedTuple
 
 from nsys2prv_ng.summary.answer.case import HALF, LEAST, Case, find_rank, is_worth
-from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.job import PLURALS, JobSummary
 from nsys2prv_ng.summary.verdict import Straggler, StragglerReason
 from nsys2prv_ng.summary.waits.numbers import Excess, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.waits.words import DEPENDENCY, DEVICE, NOT_SELECTED, ON_HOST
@@ -81,8 +81,9 @@ def _describe(case: Case, straggler: Straggler, rank: RankWaits, whole: int) -> 
     last, collectives = (sum(column) for column in zip(*counts, strict=True))
     often = f"last in {last:,} of {collectives:,} collectives, " if 2 * last >= collectives and last else ""
     alone, gain = _describe_gain(case, straggler)
-    text = f"{name_task(straggler.rank, straggler.task)}{minor}{alone}: {often}cost the other ranks {format_time(cost)}"
-    text += f" in total ({format_percent(cost, whole)} of rank time{_describe_overlap(case)})"
+    user, _ = case.summary.users
+    text = f"{name_task(straggler.rank, straggler.task)}{minor}{alone}: {often}cost the other {PLURALS[user]} "
+    text += f"{format_time(cost)} in total ({format_percent(cost, whole)} of {user} time{_describe_overlap(case)})"
     parts = _list_causes(case, straggler, rank)
     return text + (f"; {', '.join(parts)}" if parts else "") + gain
 

@@ -6,7 +6,7 @@ from nsys2prv_ng.report.diagnostics import REMEDY
 from nsys2prv_ng.summary.answer.case import LEAST, count_operator_ranges
 from nsys2prv_ng.summary.answer.slow_steps import SlowSteps
 from nsys2prv_ng.summary.efficiency.windows import choose_window
-from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.job import PLURALS, JobSummary
 from nsys2prv_ng.summary.verdict import Statement
 from nsys2prv_ng.summary.waits.numbers import WaitNumbers
 from nsys2prv_ng.summary.waits.words import describe_missing_payload
@@ -122,12 +122,14 @@ def _count_kernels(waits: WaitNumbers) -> str:
 
 
 def _describe_unsplit(summary: JobSummary) -> str:
-    """Return the NCCL time that no predicted change alters, if it is a worthwhile part of a step."""
+    """Return the time of communication that no predicted change alters, if it is a worthwhile part of a step."""
     numbers = summary.what_if
-    if numbers is None or numbers.unsplit_ns < LEAST * numbers.step_ns * max(summary.ranks, 1):
+    if numbers is None or numbers.unsplit_ns < LEAST * numbers.step_ns * summary.users[1]:
         return ""
     kept = format_time(numbers.unsplit_ns)
-    return f"predictions leave unclassified NCCL kernels as they are: {kept} a step, summed over ranks"
+    return (
+        f"predictions leave unclassified communication as it is: {kept} a step, summed over {PLURALS[summary.users[0]]}"
+    )
 
 
 def _describe_replayed(summary: JobSummary) -> str:

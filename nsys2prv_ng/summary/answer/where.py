@@ -7,14 +7,17 @@ A class names its function in bottlenecks.py. Each returns the places, the longe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
+from nsys2prv_ng.paraver.value_tables import communicates
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.summary.answer import slow_steps, stragglers
 from nsys2prv_ng.summary.answer.case import HALF, Case, is_launch
 from nsys2prv_ng.summary.answer.rules import FUSIBLE
 from nsys2prv_ng.summary.links.table import describe_pipeline
+from nsys2prv_ng.summary.memory.numbers import MemoryOperationNumbers
 from nsys2prv_ng.summary.verdict import Place
 from nsys2prv_ng.summary.waits.numbers import RankWaits
 from nsys2prv_ng.summary.waits.words import MainReason, list_bandwidth, list_stragglers
@@ -66,19 +69,22 @@ def _add_launching(case: Case, places: list[Place], text: str) -> Found:
 
 
 def find_transfers(case: Case) -> Found:
-    """Return the NCCL functions with most kernel time, how much overlaps with compute, and the rate of the largest."""
+    """Return what communicates most on GPUs, how much overlaps with compute, and the rate of NCCL's largest call."""
     summary = case.summary
-    functions = case.nccl_kernels
-    if not functions:
+    places, text = _find_communication(case)
+    if not places:
         return [], ""
-    places, text = _describe("function", functions, sum(functions.values()), "NCCL time")
     communication = sum(gpu.communication_ns for gpu in summary.gpus)
     overlapped = sum(gpu.overlap_ns for gpu in summary.gpus)
     text += f", {format_percent(overlapped, communication)} overlapped with compute"
-    first = next(nccl for nccl in summary.nccl if nccl.function == places[0].name)
+    first = next((nccl for nccl in summary.nccl if nccl.function == places[0].name), None)
+    if first is None:
+        return places, text
     if summary.steps is not None and summary.steps.count:
-        each = first.kernels / summary.steps.count / max(summary.ranks, 1)
-        text += f"; {each:,.3g} {clean_name(first.function)} kernels per rank and step"
+        user, users = summary.users
+        each = first.kernels / summary.steps.count / users
+        operations = "operations" if case.has_copy_engines else "kernels"
+        text += f"; {each:,.3g} {clean_name(first.function)} {operations} per {user} and step"
     bandwidth = summary.waits.bandwidth if summary.waits else []
     rated = [each for each in bandwidth if each.ns and each.function.removeprefix("nccl") == first.function]
     if rated:
@@ -87,11 +93,27 @@ def find_transfers(case: Case) -> Found:
     return places, text
 
 
+def _find_communication(case: Case) -> Found:
+    """Return what has most time of the communication on GPUs: functions of NCCL, kernels, and kinds of copies."""
+    times, others = case.communication, case.summary.other_communication
+    kinds = {name: "copies" if communicates(name) else "kernel" for name in others}
+    return _describe("function", times, sum(times.values()), f"{case.summary.communication} time", kinds)
+
+
 def find_copies(case: Case) -> Found:
     """Return the kinds of copies with most time, and how much the first of them copies at which rate."""
-    copies = {copy.operation: copy for copy in case.summary.memory_operations}
+    return _find_copies(case, case.copies, "copy and memset time")
+
+
+def find_copies_between(case: Case) -> Found:
+    """Return the kinds of copies between GPUs, and how much the first of them copies at which rate."""
+    return _find_copies(case, case.copies_between, "the time of copies between GPUs")
+
+
+def _find_copies(case: Case, chosen: Sequence[MemoryOperationNumbers], of: str) -> Found:
+    copies = {copy.operation: copy for copy in chosen}
     times = {operation: copy.total_ns for operation, copy in copies.items()}
-    places, text = _describe("copies", times, sum(times.values()), "copy and memset time")
+    places, text = _describe("copies", times, sum(times.values()), of)
     first = copies.get(places[0].name) if places else None
     if first is not None and first.rated_ns:
         rate = f"{format_bytes(first.bytes / first.rated_ns * 1e9)}/s"
@@ -120,10 +142,9 @@ def find_mpi_calls(case: Case) -> Found:
 
 
 def find_unclassified(case: Case) -> Found:
-    """Return the NCCL functions with most kernel time, and why most of their kernels are not classified."""
-    waits, functions = case.summary.waits, case.nccl_kernels
-    reasons = {} if waits is None else waits.not_split
-    places, text = _describe("function", functions, sum(functions.values()), "NCCL time")
+    """Return what communicates most on GPUs, and why most of its kernels are not classified."""
+    reasons = {} if case.summary.waits is None else case.summary.waits.not_split
+    places, text = _find_communication(case)
     if reasons:
         reason = max(reasons, key=lambda reason: reasons[reason])
         text += f"; {count_noun(reasons[reason], 'kernel')} unclassified ({clean_name(reason)})"
@@ -272,14 +293,20 @@ def _describe_late(case: Case, rank: RankWaits, main: MainReason | None, of: str
 # ---- helpers ---------------------------------------------------------------------------------------------------------
 
 
-def _describe(kind: str, times: Mapping[str, int], whole: int, of: str) -> Found:
-    """Return the places with most of a time (ns), and their shares of `whole`, the time that `of` names."""
+def _describe(
+    kind: str, times: Mapping[str, int], whole: int, of: str, kinds: Mapping[str, str] = MappingProxyType({})
+) -> Found:
+    """Return the places with most of a time (ns), and their shares of `whole`, the time that `of` names.
+
+    `kinds`: the kinds of places that are not of `kind`, by their names.
+    """
     largest = sorted(((name, ns) for name, ns in times.items() if ns), key=lambda item: (-item[1], item[0]))
     kept = [item for n, item in enumerate(largest[:_MOST_PLACES]) if not n or item[1] >= _LEAST_SHARE * whole]
-    places = [Place(kind=kind, name=name or USER_CODE, ns=ns) for name, ns in kept]
+    places = [Place(kind=kinds.get(name, kind), name=name or USER_CODE, ns=ns) for name, ns in kept]
+    names = [_quote(place.kind, name) for place, (name, _) in zip(places, kept, strict=True)]
     if len(kept) == 1 and kept[0][1] >= _NEARLY_ALL * whole:
-        return places, f"{_quote(kind, kept[0][0])}, nearly all {of}"
-    shares = [f"{_quote(kind, name)} {format_percent(ns, whole)}" for name, ns in kept]
+        return places, f"{names[0]}, nearly all {of}"
+    shares = [f"{name} {format_percent(ns, whole)}" for name, (_, ns) in zip(names, kept, strict=True)]
     return places, f"{', '.join(shares)} of {of}" if shares else ""
 
 

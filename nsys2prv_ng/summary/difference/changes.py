@@ -3,8 +3,9 @@
 All times are means of a step. A kind is named if its parts of the difference (budget.py) changed by more than noise:
 
 - kernels: compute. The class of kernels that changed most, or one kernel if it has nearly all of that. Per GPU.
-- transfers: exposed copies, and the data transfer of NCCL. The operation that changed most. Per GPU.
-- ranges and calls: host-bound time, and the wait time that follows from it. Per rank. A range counts without
+- transfers: exposed copies, and communication. The operation that changed most. Per GPU.
+- ranges and calls: host-bound time, and the wait time that follows from it. Per rank, or per process
+  where ranks are unknown. A range counts without
   its waits for other ranks; of a range and the ranges in it, the innermost that has nearly all of the change. Without
   such ranges, the two calls that changed most. OS runtime calls count on main threads, as idle threads wait in them.
 
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.paraver.value_tables import HANDS_OVER
+from nsys2prv_ng.paraver.value_tables import BY_NCCL, COMMUNICATION_CLASSES, HANDS_OVER, KERNEL_CLASSES
 from nsys2prv_ng.summary.difference.budget import HOST_BOUND, LEAST, BudgetRow
 from nsys2prv_ng.summary.difference.statistics import NOISE
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
@@ -38,7 +39,8 @@ _MOST_CHANGES = 3
 _ON_HOSTS = (HOST_BOUND, PARTS["waiting_ns"], PARTS["outside_ns"], USER_CODE, IN_CUDA, IN_MPI)
 _TRANSFERS = (PARTS["moving_ns"], PARTS["not_split_ns"], PARTS["memory_ns"])
 _COMPUTES = (COMPUTE, PARTS["whole_graph_ns"])
-_NCCL_CLASS = "NCCL"
+_COMMUNICATION = [KERNEL_CLASSES[number] for number in COMMUNICATION_CLASSES]
+Per = Literal["rank", "process", "GPU"]
 Kind = Literal["range", "call", "kernel", "transfer"]
 _PARTS: Mapping[Kind, Sequence[str]] = {
     "range": _ON_HOSTS,
@@ -108,7 +110,7 @@ def _make_change(
     a: JobSummary, b: JobSummary, kind: Kind, name: str, before: _Named | None, after: _Named | None
 ) -> Change:
     """Return the change of a name: of one rank if that has nearly all of it, else the mean."""
-    per: Literal["rank", "GPU"] = "GPU" if kind in ("kernel", "transfer") else "rank"
+    per: Per = "GPU" if kind in ("kernel", "transfer") else b.users[0]
     times = [
         {rank: ns / max(1, side.step_count) for rank, ns in (named.ns if named else {}).items()}
         for side, named in ((a, before), (b, after))
@@ -133,8 +135,8 @@ def _make_change(
     )
 
 
-def _count(summary: JobSummary, per: Literal["rank", "GPU"]) -> int:
-    return max(1, len(summary.gpus) if per == "GPU" else summary.ranks or summary.tasks)
+def _count(summary: JobSummary, per: Per) -> int:
+    return max(1, len(summary.gpus)) if per == "GPU" else summary.users[1]
 
 
 # ---- on GPUs ---------------------------------------------------------------------------------------------------------
@@ -150,7 +152,7 @@ def find_kernels(a: JobSummary, b: JobSummary) -> list[Change]:
 
 
 def _sum_kernels(summary: JobSummary, kernel_class: str | None = None) -> dict[str, _Named]:
-    """Return the time of all classes of kernels but NCCL's, or of the kernels of one class by name.
+    """Return the time of all classes of kernels that compute, or of the kernels of one class by name.
 
     A name can be of several kernels, which its demangled names tell apart.
     """
@@ -158,17 +160,20 @@ def _sum_kernels(summary: JobSummary, kernel_class: str | None = None) -> dict[s
     for kernel in summary.kernels:
         if kernel.kernel_class == kernel_class:
             sums[kernel.name] += kernel.total_ns
-        elif kernel_class is None and kernel.kernel_class != _NCCL_CLASS:
+        elif kernel_class is None and kernel.kernel_class not in _COMMUNICATION:
             sums[kernel.kernel_class] += kernel.total_ns
     return {name: _Named({None: ns}) for name, ns in sums.items()}
 
 
 def _sum_transfers(summary: JobSummary, prevented: frozenset[str]) -> dict[str, _Named]:
-    """Return the time of copies and sets, and the time in which NCCL moved data, waits excluded."""
+    """Return the time of copies and sets, of kernels that communicate, and in which NCCL moved data without waits."""
     sums: Counter[str] = Counter()
     if "copies" not in prevented:
-        sums.update({each.operation: each.total_ns for each in summary.memory_operations})
+        copies = [each for each in summary.memory_operations if not each.operation.endswith(BY_NCCL)]
+        sums.update({each.operation: each.total_ns for each in copies})
     if "nccl" not in prevented:
+        others = [kernel for kernel in summary.kernels if kernel.kernel_class == _COMMUNICATION[1]]
+        sums.update(Counter({kernel.name: kernel.total_ns for kernel in others}))
         sums.update({each.function: each.kernel_ns - each.wait_ns for each in summary.nccl})
     return {name: _Named({None: ns}) for name, ns in sums.items() if ns}
 
@@ -240,7 +245,7 @@ class Change(ValueClass):
     a_ns: int
     b_ns: int
     difference_ns: int
-    per: Literal["rank", "GPU"]
+    per: Per
     """What the times are means over."""
     rank: int | None
     """The rank with nearly all of the change, of which the times are then; None for the mean."""

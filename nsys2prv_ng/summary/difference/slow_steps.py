@@ -73,7 +73,7 @@ def add_slow_steps(
     costs = [list_costs(side, waits, late) for side in jobs] if job.finds_waits else [[], []]
     explained = replace(
         explained,
-        only_slow=_find_only_slow(list_names_by_step(job), explained, jobs, summary.ranks or summary.tasks),
+        only_slow=_find_only_slow(list_names_by_step(job), explained, jobs, summary),
         late=_find_late(summary.tasks, explained, *costs),
     )
     return replace(summary, slow_steps=explained)
@@ -142,16 +142,19 @@ def _make_change(change: Change, kind: str) -> StepChange:
     return StepChange(**vars(part), kind=kind, per=change.per, rank=change.rank)
 
 
-def _find_only_slow(names: Table, explained: SlowStepNumbers, jobs: Sequence[Job], ranks: int) -> list[OnlySlow]:
+def _find_only_slow(
+    names: Table, explained: SlowStepNumbers, jobs: Sequence[Job], summary: JobSummary
+) -> list[OnlySlow]:
     """Return the calls and ranges of every slow step and of no usual step. `jobs`: of the usual and the slow steps."""
     usual, slow = (set() if side.scope.counted is None else set(side.scope.counted.tolist()) for side in jobs)
     found = []
+    user, users = summary.users
     for rows in group_rows(names, "kind", "name"):
         steps = set(rows["step"].tolist())
-        ns = round(int(rows["ns"].sum()) / (len(slow) * ranks))
+        ns = round(int(rows["ns"].sum()) / (len(slow) * users))
         if steps == slow and not steps & usual and (len(slow) >= _FEWEST or ns >= NOISE * explained.difference_ns):
             kind, name = rows["kind"][0], rows["name"][0]
-            found.append(OnlySlow(kind=kind, name=name, count=int(rows["count"].sum()), ns=ns))
+            found.append(OnlySlow(kind=kind, name=name, count=int(rows["count"].sum()), ns=ns, per=user))
     return sorted(found, key=lambda only: (-only.ns, only.kind, only.name))[:_MOST_NAMES]
 
 

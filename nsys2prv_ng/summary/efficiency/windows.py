@@ -22,7 +22,7 @@ PARTS = {
     WHOLE_GRAPHS: "opaque CUDA graphs",
     "waiting_ns": "wait time",
     "moving_ns": "data transfer",
-    "not_split_ns": "unclassified NCCL time",
+    "not_split_ns": "unclassified communication",
     "memory_ns": "exposed copies",
     "host_ns": "host-bound",
     "queued_ns": "queued",

@@ -27,7 +27,7 @@ from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.reading.device_operations import number_streams
+from nsys2prv_ng.reading.device_operations import mark_communication, number_streams
 from nsys2prv_ng.reading.opened_events import ABSENT, OpenedEvents, find_checksum, load_opened_events
 
 MOST_SHAPES = 64
@@ -124,7 +124,7 @@ class Kernels(NamedTuple):
     begin: IntArray
     ns: IntArray
     is_beside: BoolArray
-    """Whether it runs while an NCCL kernel does on its GPU."""
+    """Whether it runs while a kernel that communicates does on its GPU."""
 
     def take(self, which: IntArray | BoolArray) -> Kernels:
         """Return the kernels that indices or a mask select."""
@@ -136,7 +136,7 @@ def measure_kernels(job: Job, index: int, counted: CountedEvents) -> KernelTimes
     report, rows = job.reports[index], job.tree.rows[index]
     events = load_opened_events(report, source_names.KERNELS, job.store)
     name = events.get_values(types.KERNEL)
-    line = np.flatnonzero(name != ABSENT)
+    line = np.flatnonzero((name != ABSENT) & ~mark_communication(events))
     step, launched = counted.find_launches(events.place[line], events.begin[line])
     inside = step >= 0
     line, step, launched = line[inside], step[inside], launched[inside]
@@ -158,12 +158,12 @@ def _find_shapes(events: OpenedEvents, name: IntArray, line: IntArray) -> tuple[
 
 
 def _mark_beside(events: OpenedEvents, device: IntArray, line: IntArray) -> BoolArray:
-    """Mark the kernels on these lines that overlap with an NCCL kernel on their GPU. `device`: of each event."""
-    nccl = np.flatnonzero(events.get_values(types.NCCL_KERNEL) != ABSENT)
-    nccl = nccl[np.argsort(events.begin[nccl], kind="stable")]
+    """Mark the kernels on these lines that overlap with one that communicates on their GPU. `device`: of each event."""
+    others = np.flatnonzero(mark_communication(events))
+    others = others[np.argsort(events.begin[others], kind="stable")]
     marks = np.zeros(line.size, np.bool_)
-    for number in np.unique(device[nccl]).tolist():
-        own, here = nccl[device[nccl] == number], np.flatnonzero(device[line] == number)
+    for number in np.unique(device[others]).tolist():
+        own, here = others[device[others] == number], np.flatnonzero(device[line] == number)
         until = np.append(np.maximum.accumulate(events.end[own]), np.iinfo(np.int64).min)
         before = np.searchsorted(events.begin[own], events.end[line[here]]) - 1
         marks[here] = until[before] > events.begin[line[here]]

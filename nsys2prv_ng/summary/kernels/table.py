@@ -71,7 +71,7 @@ def tabulate_kernels(
     )
 
 
-def tabulate_flops(flops: FlopNumbers) -> grid.Grid:
+def tabulate_flops(flops: FlopNumbers, user: str) -> grid.Grid:
     """Return the operators with known shapes, the most FLOPs first."""
     return grid.tabulate(
         flops.operators,
@@ -85,13 +85,13 @@ def tabulate_flops(flops: FlopNumbers) -> grid.Grid:
         ],
         caption="FLOPs of operators by their shapes, and time of the kernels that they launched",
         names=2,
-        below=_describe_flops(flops),
+        below=_describe_flops(flops, user),
     )
 
 
-def _describe_flops(flops: FlopNumbers) -> list[str]:
+def _describe_flops(flops: FlopNumbers, user: str) -> list[str]:
     """Return how much operators with shapes compute, how fast, and how much of such work they are."""
-    per_step = f"{format_flops(flops.flops / flops.steps / flops.tasks)} a step and rank" if flops.steps else ""
+    per_step = f"{format_flops(flops.flops / flops.steps / flops.tasks)} a step and {user}" if flops.steps else ""
     rate = f"{format_flops(flops.flops / flops.kernel_ns * 1e9)}/s while their kernels run" if flops.kernel_ns else ""
     share = format_percent(flops.explained_ns, flops.of_ns)
     return [

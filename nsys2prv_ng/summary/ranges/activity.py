@@ -151,7 +151,7 @@ class KernelTime:
 
     def _load_kernels(self, reports: Sequence[int]) -> _Kernels:
         """Return the kernels of some reports, NCCL's and graphs that were traced as a whole included."""
-        kernels = load_kernels(self._job, self._devices, reports, with_nccl=True)
+        kernels = load_kernels(self._job, self._devices, reports, with_others=True)
         parts = [(np.zeros(0, np.int64),) * 4]
         for index in reports:
             counted = CountedEvents(self._job, index)
@@ -159,7 +159,7 @@ class KernelTime:
             node = np.array([self._number(path) for path in paths], np.int64)[path]
             operations = counted.launched
             row = self._devices.rows_of_reports[index][operations.place]
-            at = np.flatnonzero((row >= 0) & (operations.kind != MEMORY))
+            at = np.flatnonzero((row >= 0) & (operations.kind & MEMORY == 0))
             parts.append((row[at], node[at], operations.begin[at], operations.end[at]))
         row, node, begin, end = (np.concatenate(column) for column in zip(*parts, strict=True))
         return _Kernels(kernels.row, (kernels.kind, kernels.begin, kernels.end), row, (node, begin, end))

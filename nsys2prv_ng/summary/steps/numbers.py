@@ -46,7 +46,9 @@ class OnlySlow(ValueClass):
     count: int
     """How often it occurs in all slow steps."""
     ns: int
-    """Its time in a mean slow step, of a mean rank."""
+    """Its time in a mean slow step, of a mean rank or process."""
+    per: str = "rank"
+    """"rank", or "process" where ranks are not known."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

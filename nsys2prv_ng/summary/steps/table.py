@@ -103,7 +103,15 @@ def _tabulate_changes(numbers: SlowStepNumbers) -> Grid:
     rows = [_lay_out_change(change, (change.kind, change.name) in only) for change in numbers.changes]
     known = {(change.kind, change.name) for change in numbers.changes}
     rows += [
-        [Name(each.name), _name_kind(each.kind), "each rank", _SLOW, Ns(0), Ns(each.ns), NsChange(each.ns)]
+        [
+            Name(each.name),
+            _name_kind(each.kind),
+            f"each {clean_name(each.per)}",
+            _SLOW,
+            Ns(0),
+            Ns(each.ns),
+            NsChange(each.ns),
+        ]
         for each in numbers.only_slow
         if (each.kind, each.name) not in known
     ]

@@ -24,8 +24,8 @@ from nsys2prv_ng.intervals.device_sweep import COMPUTE, WHOLE_GRAPH
 from nsys2prv_ng.intervals.windows import cut_to_windows, mark_inside
 from nsys2prv_ng.job.counted import CountedEvents, mark_counted
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
+from nsys2prv_ng.reading.device_operations import mark_communication
+from nsys2prv_ng.reading.opened_events import load_opened_events
 from nsys2prv_ng.report.table_reader import NULL
 from nsys2prv_ng.summary.links.measure import measure_links
 from nsys2prv_ng.summary.links.messages import NO_PAYLOAD, find_payload_remedy, mark_without_payload
@@ -52,7 +52,7 @@ class ShownWaits(NamedTuple):
 def compute_waits(job: Job, waits: Waits, late: LateReasons, nccl: Sequence[Intervals]) -> WaitNumbers | None:
     """Return the numbers on all waits of a job; None if it has neither NCCL kernels nor MPI calls over ranks.
 
-    `late`: why the culprits of `waits` were late. `nccl`: the NCCL kernels of each report, from `load_nccl_kernels`.
+    `late`: why the culprits of `waits` were late. `nccl`: the NCCL kernels of each report, from `load_communication`.
     """
     kernels = _find_kernels(job, _show(job, waits, ~waits.is_mpi), nccl)
     calls = _show(job, waits, waits.is_mpi)
@@ -85,7 +85,7 @@ def list_costs(job: Job, waits: Waits, late: LateReasons) -> list[LateCost]:
     """Return what made tasks late that others waited for in the time and steps that count, as in WaitNumbers."""
 
     def load(report: int) -> Intervals:
-        return load_nccl_kernels(job, report, CountedEvents(job, report))
+        return load_communication(job, report, CountedEvents(job, report))
 
     nccl = list(job.engine.sum_up(load, range(len(job.reports))))
     kernels = _find_kernels(job, _show(job, waits, ~waits.is_mpi), nccl).pieces
@@ -207,17 +207,20 @@ def _find_kernels(job: Job, pieces: ShownWaits, parts: Sequence[Intervals]) -> _
     return _Kernels(ns, pieces.take(np.unique(at[at >= 0])), np.bincount(report[at < 0], minlength=len(parts)))
 
 
-def load_nccl_kernels(job: Job, report: int, counted: CountedEvents) -> Intervals:
-    """Return the NCCL kernels of a report in the chosen time. `counted`: marks the events of this report.
+def load_communication(job: Job, report: int, counted: CountedEvents) -> Intervals:
+    """Return the kernels and copies of a report that communicate in the chosen time. `counted`: marks its events.
 
     There are none if NCCL's calls, which match them over ranks, were not read.
     """
-    source = source_names.KERNELS if source_names.NCCL in job.reports[report].results else ""
-    events = load_opened_events(job.reports[report], source, job.store)
-    row = job.tree.rows[report][events.place]
-    lines = np.flatnonzero((events.get_values(types.NCCL_KERNEL) != ABSENT) & (row >= 0))
-    lines = lines[counted.mark_operations(events.place[lines], events.begin[lines])]
-    return row[lines], events.begin[lines], events.end[lines]
+    parts = []
+    sources = (source_names.KERNELS, source_names.MEMORY_OPERATIONS)
+    for source in sources if source_names.NCCL in job.reports[report].results else ():
+        events = load_opened_events(job.reports[report], source, job.store)
+        row = job.tree.rows[report][events.place]
+        lines = np.flatnonzero(mark_communication(events) & (row >= 0))
+        lines = lines[counted.mark_operations(events.place[lines], events.begin[lines])]
+        parts.append((row[lines], events.begin[lines], events.end[lines]))
+    return join_intervals(parts)
 
 
 def _measure_exposed(job: Job, waits: Waits, pieces: ShownWaits) -> IntArray | None:

@@ -18,11 +18,14 @@ _Row = tuple[list[Cell], numbers.RankWaits | numbers.MpiWaits, list[BarPart]]
 """The first cells of a row, the numbers of its task, and the waiting parts of its bar."""
 
 
-def tabulate_nccl_waits(waits: numbers.WaitNumbers) -> Grid:
-    """Return the time of each task in NCCL kernels, and how long others waited for it."""
+def tabulate_nccl_waits(waits: numbers.WaitNumbers, what: str = "NCCL") -> Grid:
+    """Return the time of each task in kernels and copies that communicate, and how long others waited for it.
+
+    `what`: "NCCL" if they are all NCCL's.
+    """
     ranks = [rank for rank in waits.ranks if rank.nccl_ns or rank.caused_wait_ns] if waits.split else []
     main = find_main_reasons(group_costs(waits.costs, waits.culprits))
-    titles = ("", "root cause", "NCCL time", "wait time", "exposed wait", Column("transfer", minor=True))
+    titles = ("", "root cause", f"{what} time", "wait time", "exposed wait", Column("transfer", minor=True))
     scale = max((rank.nccl_ns for rank in ranks), default=0)
     rows: list[_Row] = []
     for rank in ranks:
@@ -31,7 +34,8 @@ def tabulate_nccl_waits(waits: numbers.WaitNumbers) -> Grid:
         names = [Name(name_task(rank.rank, rank.task)), Name(main[rank.task].label if rank.task in main else "-")]
         times = map(Ns, (rank.nccl_ns, rank.wait_ns, rank.exposed_wait_ns, rank.transfer_ns))
         rows.append(([*names, *times], rank, [BarPart("exposed wait", _WAIT, exposed), hidden]))
-    return _tabulate("NCCL time of each rank, and the wait it caused", titles, rows, scale, names=2, tight=True)
+    caption = f"{what[:1].upper()}{what[1:]} time of each {_name_each(ranks)}, and the wait it caused"
+    return _tabulate(caption, titles, rows, scale, names=2, tight=True)
 
 
 def tabulate_mpi_waits(waits: numbers.WaitNumbers) -> Grid:
@@ -41,9 +45,14 @@ def tabulate_mpi_waits(waits: numbers.WaitNumbers) -> Grid:
     for rank, mpi in ranks:
         times = map(Ns, (mpi.mpi_ns, mpi.wait_ns, mpi.transfer_ns))
         rows.append(([Name(name_task(rank.rank, rank.task)), *times], mpi, [BarPart("wait", _WAIT, mpi.wait_ns)]))
-    caption = "MPI time of each rank in collectives and messages"
+    caption = f"MPI time of each {_name_each([rank for rank, _ in ranks])} in collectives and messages"
     scale = max((mpi.mpi_ns for _, mpi in ranks), default=0)
     return _tabulate(caption, ["", "MPI time", "wait time", Column("transfer", minor=True)], rows, scale)
+
+
+def _name_each(ranks: Sequence[numbers.RankWaits]) -> str:
+    """Return what each row is of: a rank, or a process if any rank is unknown."""
+    return "process" if any(rank.rank is None for rank in ranks) else "rank"
 
 
 def _tabulate(caption: str, titles: Sequence[str | Column], rows: Sequence[_Row], scale: int, **settings: Any) -> Grid:

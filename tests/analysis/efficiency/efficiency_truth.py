@@ -32,10 +32,10 @@ from tests.spans import find_gaps
 Spans = np.ndarray
 """Begin and end of n intervals, n x 2."""
 WindowList = Sequence[tuple[int, int]]
-COMPUTE, NCCL, MEMORY, GRAPH = range(4)
-"""GRAPH: traced as a whole, in a job that uses NCCL."""
+COMPUTE, NCCL, MEMORY, GRAPH, BETWEEN = range(5)
+"""GRAPH: traced as a whole, in a job that uses NCCL. BETWEEN: copies from a GPU to another one."""
 KERNELS = COMPUTE, NCCL, GRAPH
-EVERYTHING = *KERNELS, MEMORY
+EVERYTHING = *KERNELS, BETWEEN, MEMORY
 _MPI_TABLES = ("P2P", "COLLECTIVES", "START_WAIT", "OTHER")
 NOTHING: Spans = np.zeros((0, 2), np.int64)
 
@@ -188,6 +188,8 @@ def _read_operations(report: Report, of_graph: int) -> Iterable[tuple[int, int, 
         if not report.has(name):
             continue
         is_nccl = "s.value LIKE 'nccl%'" if table == "KERNEL" else "0"
+        if table == "MEMCPY":
+            is_nccl = "coalesce(copyKind = 10 AND srcDeviceId <> dstDeviceId, 0)"
         join = "JOIN StringIds s ON s.id = o.shortName" if table == "KERNEL" else ""
         rows = report.sql(
             f"""SELECT o.globalPid >> 24 AS process, o.deviceId AS device, {is_nccl} AS nccl, o.start, o."end"
@@ -195,7 +197,8 @@ def _read_operations(report: Report, of_graph: int) -> Iterable[tuple[int, int, 
         )
         for (process, device, nccl), own in rows.groupby(["process", "device", "nccl"]):
             spans = own[["start", "end"]].to_numpy(np.int64) + report.utc
-            yield int(process), int(device), NCCL if nccl else kind, spans
+            communicates = BETWEEN if table == "MEMCPY" else NCCL
+            yield int(process), int(device), communicates if nccl else kind, spans
 
 
 def _read_calls(report: Report) -> dict[int, tuple[Spans, Spans]]:
@@ -321,10 +324,10 @@ def measure_common(truth: Truth, windows: WindowList) -> Times:
 def split_time(gpu: Gpu, windows: WindowList) -> dict[str, int]:
     """Return the time of a GPU in windows: what is certain without operations over ranks and launches.
 
-    `whole_graph` is that of graphs as a whole while no kernel computes, `communication` that of kernels of NCCL beside
-    neither, `idle` that between operations of one capture.
+    `whole_graph` is that of graphs as a whole while no kernel computes, `communication` that of kernels of NCCL and
+    copies between GPUs beside neither, `idle` that between operations of one capture.
     """
-    compute, kernels, all_operations = gpu.get(COMPUTE), gpu.get(*KERNELS), gpu.get(*EVERYTHING)
+    compute, kernels, all_operations = gpu.get(COMPUTE), gpu.get(*KERNELS, BETWEEN), gpu.get(*EVERYTHING)
     times = dict.fromkeys(("idle", "before_first", "after_last"), 0)
     for low, high in unite(np.array(gpu.captures, np.int64)).tolist():
         inside = clip(all_operations, [(low, high)])

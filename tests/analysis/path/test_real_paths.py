@@ -30,7 +30,7 @@ from tests.analysis.path.path_reports import Capture
 from tests.analysis.path.test_critical_path import OUTSIDE, check_sums, found_path
 from tests.conftest import REPORTS, Unpacked
 from tests.report_sets import find_set, list_sets, sets
-from tests.report_truth import Report
+from tests.report_truth import BETWEEN_GPUS, Report
 from tests.spans import MISSING
 
 _MOST = 4_000
@@ -170,7 +170,9 @@ def prove(segment: Segment, places: dict[int, tuple[Truth, object]], lows: set[i
     operations = truth.operations[place[:4]]
     if kind in (*NCCL, *COMPUTE, *MEMORY, *GRAPHS):
         around = [operations.name[i] for i in operations.list_around(begin, end)]
-        is_of_kind = (kind in NCCL) == name.startswith("nccl") and (kind in MEMORY) == name.startswith("Mem")
+        communicates = name.startswith("nccl") or name == BETWEEN_GPUS
+        copies = name.startswith("Mem") and not communicates
+        is_of_kind = (kind in NCCL) == communicates and (kind in MEMORY) == copies
         is_of_kind &= kind not in GRAPHS or re.fullmatch("graph [0-9]+", name) is not None
         return "" if name in around and is_of_kind else f"in {around}"
     followers = [i for i in operations.list_around(end, end) if operations.begin[i] == end]

@@ -64,7 +64,7 @@ TRUTHS = {
     # What w-base runs, with an NVTX range for each operator: the same kernels, and hosts twice as slow.
     "whatif/w-shapes": Truth("host-bound", "", "capture again without NVTX ranges of operators"),
     # Four GPUs of one process: each copies to the next one when that one's copy has ended.
-    "gpu/oneproc-4gpu": Truth("copies", "", "wait for each other"),
+    "gpu/oneproc-4gpu": Truth("exposed transfer", "Memcpy peer to peer", "wait for each other"),
     "gpu/mpi-4": Truth("exposed transfer", "MPI_Allreduce", "MPI_Iallreduce"),
     "whatif/jax-1": Truth("compute-bound", "Opaque CUDA graph", "--cuda-graph-trace=node"),
 }

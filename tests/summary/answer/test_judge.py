@@ -219,14 +219,15 @@ def test_hints_for_kernels_follow_their_classes(classes: dict[str, int], hint: B
         ({("Memcpy host to device", "Pageable"): 5, ("Memcpy device to host", "Pinned"): 4}, bottlenecks.COPIES),
         ({("Memcpy host to device", "Pageable"): 4, ("Memcpy device to host", "Pinned"): 5}, bottlenecks.COPIES_PINNED),
         ({("Memcpy host to device", "Pinned"): 4, ("Memcpy device to host", "Pinned"): 3}, bottlenecks.COPIES_PINNED),
-        ({("Memcpy host to device", "Pinned"): 3, ("Memcpy peer to peer", "Device"): 4}, bottlenecks.COPIES_PEER),
+        # Copies between GPUs are communication.
+        ({("Memcpy host to device", "Pinned"): 3, ("Memcpy peer to peer", "Device"): 4}, bottlenecks.COPIES_PINNED),
         ({("Memcpy device to device", "Device"): 4, ("Memset", ""): 1}, bottlenecks.COPIES_INSIDE),
         ({("Migration host to device", ""): 4, ("Memcpy host to device", "Pinned"): 3}, bottlenecks.COPIES_INSIDE),
         # None of three is most of it.
         (
             {
                 ("Memcpy host to device", "Pinned"): 4,
-                ("Memcpy peer to peer", "Device"): 4,
+                ("Memcpy host to device", "Pageable"): 4,
                 ("Memcpy device to device", "Device"): 4,
             },
             bottlenecks.COPIES,
@@ -261,14 +262,37 @@ def test_hints_for_unexplained_gaps_follow_the_migrations(migrations: int, copie
     assert classify(Case(replace(summary, gpus=gpus, memory_operations=numbers))) == hint
 
 
-@pytest.mark.parametrize(("saving", "hint"), [(15, bottlenecks.COPIES_CHAIN), (14, bottlenecks.COPIES_PEER)])
+@pytest.mark.parametrize(("saving", "hint"), [(15, bottlenecks.TRANSFER_CHAIN), (14, bottlenecks.TRANSFER_COPIES)])
 def test_copies_that_cost_as_much_as_those_of_all_gpus_are_a_chain(saving: int, hint: Bottleneck) -> None:
     """Copies take a tenth of the time of each of two GPUs: of a step in which they run one after the other, a fifth."""
-    sums = {"count": 1, "bytes": 1, "total_ns": 1, "rated_ns": 1}
+    losses = make_losses(2, compute=50, moving=10)
+    sums = {"count": 1, "bytes": 1, "total_ns": losses.moving_ns, "rated_ns": 1}
     copies = MemoryOperationNumbers(operation="Memcpy peer to peer", by_memory=[], **sums)
-    summary = replace(make_summary(make_losses(2, compute=50, memory=10)), memory_operations=[copies])
-    case = Case(replace(summary, what_if=find(try_change("copies = 0", saving * MS))))
-    assert choose_variant(case, bottlenecks.COPIES) == hint
+    summary = replace(make_summary(losses), memory_operations=[copies])
+    what_if = find(try_change("copies = 0", saving * MS), try_change("network = ideal", saving * MS))
+    assert choose_variant(Case(replace(summary, what_if=what_if)), bottlenecks.TRANSFER) == hint
+
+
+@pytest.mark.parametrize(
+    ("operations", "kernels", "hint"),
+    [
+        ({"Memcpy peer to peer": 6, "Memcpy device to host": 90}, 5, bottlenecks.TRANSFER_COPIES),
+        ({"Memcpy device to device, between GPUs": 6}, 5, bottlenecks.TRANSFER_COPIES),
+        ({"Memcpy peer to peer": 4}, 5, bottlenecks.TRANSFER_OTHERS),
+        # Copies within a GPU are no communication, and those of NCCL's copy engines are NCCL's.
+        ({"Memcpy peer to peer, within a GPU": 9, "Memcpy device to device": 9}, 5, bottlenecks.TRANSFER_OTHERS),
+        ({"Memcpy peer to peer, by NCCL": 9}, 0, bottlenecks.TRANSFER),
+    ],
+)
+def test_hints_for_communication_without_nccl(operations: dict[str, int], kernels: int, hint: Bottleneck) -> None:
+    sums = {"count": 1, "bytes": 1, "rated_ns": 1}
+    copies = [MemoryOperationNumbers(operation=name, total_ns=ns, **sums) for name, ns in operations.items()]
+    lengths = {"total_ns": kernels, "min_ns": kernels, "max_ns": kernels}
+    kernel = KernelNumbers(name="cross_device_reduce_1stage", kernel_class="Communication other", count=1, **lengths)
+    summary = replace(make_summary(MIXED), memory_operations=copies, kernels=[kernel])
+    assert choose_variant(Case(summary), bottlenecks.TRANSFER) == hint
+    unclassified = bottlenecks.UNCLASSIFIED_OTHERS if hint != bottlenecks.TRANSFER else bottlenecks.UNCLASSIFIED
+    assert choose_variant(Case(summary), bottlenecks.UNCLASSIFIED) == unclassified
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from nsys2prv_ng.options.kinds import parse_window
 from nsys2prv_ng.paraver.event_types import LATE_REASONS
 from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.summary.waits.measure import compute_waits, load_nccl_kernels
+from nsys2prv_ng.summary.waits.measure import compute_waits, load_communication
 from nsys2prv_ng.text.formatting import format_window
 from tests.analysis.waits import late_truth
 from tests.analysis.waits.test_planted_waits import copy_to_one_node
@@ -143,7 +143,7 @@ def test_who_delayed_a_culprit(samples: Path, tmp_path: Path) -> None:
         late = find_reasons(job, waits)
         task = job.whole.task_of_row[late.row]
         origin = np.where(task == 1, np.where(np.arange(task.size) % 2, 3, -1), np.where(task == 0, 1, -1))
-        nccl = [load_nccl_kernels(job, index, CountedEvents(job, index)) for index in range(len(job.reports))]
+        nccl = [load_communication(job, index, CountedEvents(job, index)) for index in range(len(job.reports))]
         found = compute_waits(job, waits, late._replace(origin_task=origin), nccl)
         names = [*(each.name for each in job.whole.model.tasks), ""]
         for i in np.flatnonzero(late.instance >= 0).tolist():
