@@ -15,7 +15,7 @@ def precompile() -> None:
 
     folder = find_folder()
     if folder is None:
-        raise TranslationError("no folder can be written to keep machine code; set NUMBA_CACHE_DIR to one that can")
+        raise TranslationError("no folder to keep machine code; set NUMBA_CACHE_DIR to one that only you can write")
     start = time.monotonic()
     kernels = compile_all()
     when = f"compiled in {time.monotonic() - start:.0f} s" if kernels.compiled else "compiled before"
