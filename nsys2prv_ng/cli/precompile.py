@@ -10,7 +10,7 @@ def precompile() -> None:
 
     The machine code stays beside the program, or in $NUMBA_CACHE_DIR, or else in the user's cache folder.
     """
-    from nsys2prv_ng.errors import TranslationError
+    from nsys2prv_ng.errors import TranslationError, escape_unprintable
     from nsys2prv_ng.runtime.precompile import compile_all, find_folder
 
     folder = find_folder()
@@ -19,4 +19,4 @@ def precompile() -> None:
     start = time.monotonic()
     kernels = compile_all()
     when = f"compiled in {time.monotonic() - start:.0f} s" if kernels.compiled else "compiled before"
-    print(f"{kernels.total} kernels {when}; their machine code is in {folder}")
+    print(escape_unprintable(f"{kernels.total} kernels {when}; their machine code is in {folder}"))

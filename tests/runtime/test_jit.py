@@ -475,7 +475,8 @@ def test_a_lock_that_is_no_file(module, tmp_path, odd):
     lines_of(module, REALS)
     (lock,) = tmp_path.rglob("turns.lock")
     lock.unlink()
-    {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: os.symlink(tmp_path / "elsewhere", path)}[odd](lock)
+    make = {"pipe": os.mkfifo, "folder": Path.mkdir, "link": lambda path: path.symlink_to(tmp_path / "elsewhere")}
+    make[odd](lock)
     for key in [key for key in machine_code._Turn._files if key[1] == str(lock.parent)]:
         os.close(machine_code._Turn._files.pop(key))
     assert len(lines_of(module, INTEGERS)) == 1
