@@ -323,7 +323,7 @@ def look_into(reports: list[Path], page: Path, done: list[str]) -> str:
     """Inspect and sum up the reports, and compare them with themselves; return what is wrong, or the empty string."""
     import nsys2prv_ng
     from nsys2prv_ng.comparison.result import format_comparison
-    from nsys2prv_ng.errors import TranslationError
+    from nsys2prv_ng.errors import TranslationError, escape_unprintable
     from nsys2prv_ng.inspection.text import format_inspection
     from nsys2prv_ng.summary.text import format_summary
     from tests.html.made import Page

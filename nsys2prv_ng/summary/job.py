@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
-from nsys2prv_ng.runtime.files import write_atomically
+from nsys2prv_ng.runtime.files import read_input, write_atomically
 from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, StepNumbers
 from nsys2prv_ng.summary.efficiency.talp import write_talp
 from nsys2prv_ng.summary.gpus.numbers import GpuMetricNumbers, GpuNumbers
@@ -253,7 +253,7 @@ class JobSummary(ValueClass):
     def load(cls, path: str | Path) -> JobSummary:
         """Read what `save` or `nsys2prv-ng summary --json` wrote. Raises TranslationError for any other file."""
         try:
-            fields = json.loads(Path(path).read_text(encoding="utf-8"))
+            fields = json.loads(read_input(path))
             if not isinstance(fields, dict):
                 raise ValueError("not a summary")
             return cls.from_dict(fields)
