@@ -257,7 +257,7 @@ def _describe_scenario(change: what.Change, run: str, quote: Quote) -> str:
         return f"an ideal host in {run}{where}"
     subject = "wait time" if change.target == what.WAITS else change.target
     if change.name:
-        name = quote(cut_middle(change.name, _NAME))
+        name = quote(cut_middle(change.label, _NAME))
         subject = f"{name} kernels" if change.target in (what.CLASS, what.KERNEL) else f"{subject} {name}"
     if not change.factor:
         return f"removing {subject} from {run}{where}"
