@@ -14,7 +14,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from functools import lru_cache
 from html import escape
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.reading.accounts import SkippedReport
@@ -276,7 +276,7 @@ def build_dataclass(cls: type[T], values: Mapping[str, Any]) -> T:
     value of a wrong type, an integer beyond 64 bits, a float that is not finite, and a field without a value.
     """
     arguments = {}
-    for name, key, build, is_needed in _describe_fields(cls):
+    for name, key, build, is_needed in _describe_fields(cast(Any, cls)):
         if key in values:
             arguments[name] = build(values[key])
         elif is_needed:
