@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_KEPT = frozenset("\u200c\u200d\u00a0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B))))
+"""The joiners, which many scripts and emojis need, and blanks (category Zs)."""
 
 
-def escape_unprintable(text: str) -> str:
-    """Return text from reports and file names on one line, without control characters and unencodable characters."""
-    return _UNPRINTABLE.sub("?", text)
+def escape_unprintable(text: str, show: Callable[[str], str] = lambda _: "?") -> str:
+    """Return a text in which question marks, or what `show` returns for each, replace characters that are not seen.
+
+    These are all of the categories C (controls, formats but for joiners, surrogates, private and unassigned ones), and
+    separators of lines and paragraphs. Some move the cursor or reverse the order of what follows, so that a reader sees
+    another text.
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in _KEPT else show(letter) for letter in text)
 
 
 class TranslationError(Exception):

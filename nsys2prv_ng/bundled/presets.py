@@ -12,6 +12,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape, unescape
 
 from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.runtime.files import read_input
 from nsys2prv_ng.value_class import ValueClass
 
 WORKSPACES = "workspaces.xml"
@@ -75,7 +76,7 @@ def install_presets(directory: Path, *, force: bool) -> list[Path]:
         changed = {
             copy: content
             for copy, content in contents.items()
-            if not copy.exists() or (copy.read_bytes() != content and not copy.samefile(sources[copy]))
+            if not copy.exists() or (read_input(copy) != content and not copy.samefile(sources[copy]))
         }
         others = [copy for copy in changed if copy.exists()]
         if others and not force:

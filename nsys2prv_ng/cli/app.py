@@ -186,7 +186,7 @@ def run(words: list[str]) -> tuple[int, str]:
             return 2, ""
         if hasattr(error, "format_message"):  # typer's and click's errors of usage
             command = _PROGRAM if error.ctx is None else error.ctx.command_path  # type: ignore[attr-defined]
-            return 2, f"{error.format_message()} (see {command} --help)"
+            return 2, escape_unprintable(f"{error.format_message()} (see {command} --help)")
         return 1, _describe_error(error)
 
 
@@ -199,11 +199,11 @@ def _describe_error(error: Exception) -> str:
         return f"out of memory ({what}); is it limited? See `ulimit -v`, and `ulimit -u` for threads"
     if isinstance(error, OSError):  # only the output of the program itself: all other files have other errors
         cause = f"{error.filename or 'standard output'}: {error.strerror or error}"
-        return _describe_lost_folder().lstrip("; ") or cause
+        return _describe_lost_folder().lstrip("; ") or escape_unprintable(cause)
     if os.environ.get("NSYS2PRV_NG_TRACEBACK"):
         traceback.print_exc()
     where = traceback.extract_tb(error.__traceback__)[-1]
-    what = f"{type(error).__name__}: {error}".splitlines()[0]
+    what = escape_unprintable(f"{type(error).__name__}: {error}".splitlines()[0])
     return (
         f"internal error, please report it: {what} (at {Path(where.filename).name}:{where.lineno};"
         " NSYS2PRV_NG_TRACEBACK=1 shows more)"

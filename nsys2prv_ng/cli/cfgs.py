@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from nsys2prv_ng.cli.options import parse_folder
+from nsys2prv_ng.errors import escape_unprintable
 
 
 def cfgs(
@@ -27,9 +28,10 @@ def cfgs(
     if install is not None:
         copies = install_presets(install, force=force)
         filters = len(list_filters())
-        print(f"{install}: {len(copies) - filters} presets; open them in wxParaver with File, Load Configuration")
-        print(f"{install / 'filters'}: {filters} files for Paraver's own filter, which make a trace smaller")
-        print(f"{install / WORKSPACES}: copy it to ~/.paraver/ to have them in wxParaver's menu Hints")
+        shown = Path(escape_unprintable(str(install)))
+        print(f"{shown}: {len(copies) - filters} presets; open them in wxParaver with File, Load Configuration")
+        print(f"{shown / 'filters'}: {filters} files for Paraver's own filter, which make a trace smaller")
+        print(f"{shown / WORKSPACES}: copy it to ~/.paraver/ to have them in wxParaver's menu Hints")
         return
     presets = [*list_presets(), *(replace(file, name=f"{file.name}.xml") for file in list_filters())]
     if sys.stdout.isatty():

@@ -10,7 +10,7 @@ import typer
 
 from nsys2prv_ng import api
 from nsys2prv_ng.cli.options import describe_argument, with_options
-from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable
 from nsys2prv_ng.options.calls import CheckOptions
 from nsys2prv_ng.text.formatting import count_noun
 
@@ -53,9 +53,9 @@ def _print_findings(
 ) -> str:
     """Print the findings of a file; return a line about its problems, or an empty text."""
     for problem in problems:
-        print(problem)
+        print(escape_unprintable(str(problem)))
     if not quiet:
         for warning in warnings:
-            print(f"warning: {warning}")
-        print(f"{path}: {counts}")
+            print(escape_unprintable(f"warning: {warning}"))
+        print(escape_unprintable(f"{path}: {counts}"))
     return f"{path}: {len(problems)} kinds of problem" if problems else ""

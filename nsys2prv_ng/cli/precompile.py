@@ -10,13 +10,13 @@ def precompile() -> None:
 
     The machine code stays beside the program, or in $NUMBA_CACHE_DIR, or else in the user's cache folder.
     """
-    from nsys2prv_ng.errors import TranslationError
+    from nsys2prv_ng.errors import TranslationError, escape_unprintable
     from nsys2prv_ng.runtime.precompile import compile_all, find_folder
 
     folder = find_folder()
     if folder is None:
-        raise TranslationError("no folder can be written to keep machine code; set NUMBA_CACHE_DIR to one that can")
+        raise TranslationError("no folder to keep machine code; set NUMBA_CACHE_DIR to one that only you can write")
     start = time.monotonic()
     kernels = compile_all()
     when = f"compiled in {time.monotonic() - start:.0f} s" if kernels.compiled else "compiled before"
-    print(f"{kernels.total} kernels {when}; their machine code is in {folder}")
+    print(escape_unprintable(f"{kernels.total} kernels {when}; their machine code is in {folder}"))

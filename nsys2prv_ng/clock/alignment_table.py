@@ -12,6 +12,7 @@ from nsys2prv_ng.clock.applying import LARGEST_DRIFT, ClockMap
 from nsys2prv_ng.clock.matches import Violations
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report.export_settings import FARTHEST, SYSTEM
+from nsys2prv_ng.runtime.files import read_input
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.tables import format_table
 from nsys2prv_ng.value_class import ValueClass
@@ -199,7 +200,7 @@ def read_table(path: Path) -> dict[str, ClockMap]:
     else:
         import tomli as tomllib  # type: ignore[import-not-found]  # installed for Python 3.10 only
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(read_input(path).decode())
     except OSError as error:
         raise TranslationError(f"{path}: cannot be read: {error.strerror or error}") from None
     except ValueError as error:

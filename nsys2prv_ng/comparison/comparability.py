@@ -17,7 +17,7 @@ from nsys2prv_ng.report.diagnostics import REMEDY
 from nsys2prv_ng.summary.efficiency.windows import find_most_compute
 from nsys2prv_ng.summary.job import JobFacts, JobSummary
 from nsys2prv_ng.text.formatting import count_noun
-from nsys2prv_ng.text.names import to_one_line
+from nsys2prv_ng.text.names import clean_name
 from nsys2prv_ng.text.tables import cut_middle
 
 WARNING, NOTE = "warning", "note"
@@ -173,7 +173,7 @@ def _find_other_choices(sides: Sequence[Side]) -> Iterator[Finding]:
 
 def _find_other_steps(sides: Sequence[Side]) -> Iterator[Finding]:
     steps = [(side, side.summary.steps) for side in sides]
-    names = [(side, "" if numbers is None else to_one_line(numbers.name)) for side, numbers in steps]
+    names = [(side, "" if numbers is None else clean_name(numbers.name)) for side, numbers in steps]
     findings = list(_compare("steps", names, WARNING, frozenset(("steps",)), nothing="none"))
     yield from findings
     if not findings:
@@ -255,4 +255,4 @@ def _list_labels(labels: Iterable[str]) -> str:
 
 
 def _shorten(name: str) -> str:
-    return cut_middle(to_one_line(name), _LONGEST)
+    return cut_middle(clean_name(name), _LONGEST)

@@ -291,7 +291,7 @@ def _list_targets(changes: Iterable[what.Change]) -> Iterator[_Target]:
     """Yield the targets of the changes of a scenario."""
     for change in changes:
         if change.target in what.NAMED:
-            yield change.target, change.name
+            yield change.target, change.label
         elif change.target == what.RANK:
             yield from ((what.RANK, rank) for rank in change.ranks or ())
         else:

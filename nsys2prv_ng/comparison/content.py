@@ -8,7 +8,7 @@ from dataclasses import replace
 from nsys2prv_ng.comparison import sentences
 from nsys2prv_ng.comparison.model import Pair, Table, TableRow
 from nsys2prv_ng.summary.difference.budget import BudgetRow
-from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_difference, format_signed
+from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_difference, format_time
 from nsys2prv_ng.text.grid import Cell, Column, Grid, Name, make_columns
 from nsys2prv_ng.text.layout import MOST_ROWS, WIDTH
 from nsys2prv_ng.text.tables import cut_names
@@ -78,7 +78,7 @@ def lay_out_parts(pair: Pair, labels: Sequence[str], most: int | None = None, *,
 def _lay_out_part(row: BudgetRow, whole: int) -> list[Cell]:
     """Return the cells of a part. `whole`: the step of the first side (ns), of which its change is a share."""
     share = sentences.format_change(row.difference_ns / whole if whole else None)
-    times = [format_signed(row.a_ns), format_signed(row.b_ns), format_difference(row.difference_ns)]
+    times = [format_time(row.a_ns), format_time(row.b_ns), format_difference(row.difference_ns)]
     return [Name(row.name), *times, share, "" if row.p is None else sentences.format_p(row.p)]
 
 

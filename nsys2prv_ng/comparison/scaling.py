@@ -39,7 +39,7 @@ from nsys2prv_ng.summary.efficiency.windows import find_most_compute
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Ns, Score, Term, make_columns
 from nsys2prv_ng.text.layout import format_grid, wrap
-from nsys2prv_ng.text.names import quote_name, to_one_line
+from nsys2prv_ng.text.names import clean_name, quote_name
 from nsys2prv_ng.text.tables import cut_names
 
 KINDS = (STRONG, WEAK)
@@ -219,7 +219,7 @@ def tabulate_scaling(scaling: Scaling, quote: Callable[[str], str]) -> Grid:
     for key, term in terms.items():
         trees = [run.host if applies(key, run.host) else None for run in runs]
         rows += list_scores({key: term}, root, trees)
-    columns = make_columns("", *(to_one_line(run.label) for run in runs))
+    columns = make_columns("", *(clean_name(run.label) for run in runs))
     filled = [row for row in rows if any(map(str, row[1:]))]
     return Grid(caption=describe_scaling(scaling, quote), columns=columns, rows=filled)
 

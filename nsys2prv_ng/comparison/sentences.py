@@ -251,17 +251,17 @@ def _describe_scenario(change: what.Change, run: str, quote: Quote) -> str:
     if change.target == what.RANK:
         return f"making{where.removeprefix(' on')} of {run} as fast as the others"
     if change.target == what.NETWORK:
-        kind = "an ideal network" if not change.factor else f"a network {1 / change.factor:g} times as fast"
+        kind = "an ideal network" if not change.factor else f"a network {1 / change.factor:.4g} times as fast"
         return f"{kind} {change.name}".rstrip() + f" in {run}{where}"
     if change.target == what.HOST and not change.factor:
         return f"an ideal host in {run}{where}"
     subject = "wait time" if change.target == what.WAITS else change.target
     if change.name:
-        name = quote(cut_middle(change.name, _NAME))
+        name = quote(cut_middle(change.label, _NAME))
         subject = f"{name} kernels" if change.target in (what.CLASS, what.KERNEL) else f"{subject} {name}"
     if not change.factor:
         return f"removing {subject} from {run}{where}"
-    how = "halving" if change.factor == 0.5 else f"multiplying by {change.factor:g}"
+    how = "halving" if change.factor == 0.5 else f"multiplying by {change.factor:.4g}"
     return f"{how} the time of {subject} in {run}{where}"
 
 

@@ -27,7 +27,7 @@ from nsys2prv_ng.summary.difference.budget import BudgetRow
 from nsys2prv_ng.summary.efficiency.table import HOST_TERMS, list_device_scores, list_scores
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.summary.pictures.numbers import Pictures
-from nsys2prv_ng.text.formatting import count_noun, format_difference, format_signed, format_time, format_window
+from nsys2prv_ng.text.formatting import count_noun, format_difference, format_time, format_window
 from nsys2prv_ng.text.grid import Cell, Column, Grid, Interval, Name, Ns, make_columns
 from nsys2prv_ng.text.names import USER_CODE
 from nsys2prv_ng.text.tables import cut_middle, cut_names
@@ -314,7 +314,7 @@ def draw_waterfall(pair: Pair, *, shows_all: bool) -> Table:
         rows.append([row[0], bar, *row[1:], _mark(part)])
     bar = Interval(0, pair.verdict.b_ns, low, high, "", f"{labels[1]}: {format_time(pair.verdict.b_ns)}")
     last: list[Cell] = [Name(f"{name} of {labels[1]}"), bar, a_ns, *numbers, _mark(total)]
-    axis = f"from {format_signed(low)} to {format_signed(high)}"
+    axis = f"from {format_time(low)} to {format_time(high)}"
     columns = [grid.columns[0], Column(axis), *grid.columns[1:], Column("beyond noise")]
     waterfall = Grid(caption=drop_quotes(grid.caption), columns=columns, rows=rows, footer=[last])
     grey = get_cell_css("")

@@ -1,15 +1,18 @@
-"""Makes names from reports safe for pages: one line of bounded length, without characters that reorder text."""
+"""Makes names from reports safe for pages: one line of bounded length.
+
+Characters that reorder what follows are replaced. Names in a sentence are isolated from it (`code` in style.css), since
+letters of a script from right to left reorder the digits and marks beside them, too.
+"""
 
 from __future__ import annotations
 
 import re
-import unicodedata
+
+from nsys2prv_ng.errors import escape_unprintable
 
 _LONGEST = 200
 """Most characters of a name."""
 _BREAKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
-_UNSEEN = ("Cf", "Cn", "Co", "Cs")
-"""Unicode categories of characters that may hide or reorder other characters, or that cannot be encoded."""
 
 
 def clean(name: str) -> str:
@@ -35,11 +38,4 @@ def shorten(text: str) -> str:
 
 def clean_text(text: str) -> str:
     """Return a text of any length on one line, with question marks for invisible characters."""
-    return show_unseen(_BREAKS.sub(" ", text).strip())
-
-
-def show_unseen(text: str) -> str:
-    """Return a text with question marks for invisible characters."""
-    if text.isascii():
-        return text
-    return "".join("?" if unicodedata.category(letter) in _UNSEEN else letter for letter in text)
+    return escape_unprintable(_BREAKS.sub(" ", text).strip())

@@ -12,7 +12,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from nsys2prv_ng.html.names import clean, clean_text, shorten, show_unseen
+from nsys2prv_ng.errors import escape_unprintable
+from nsys2prv_ng.html.names import clean, clean_text, shorten
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.version import __version__
 
@@ -46,7 +47,7 @@ def _load_templates() -> Environment:
 
 def _finalize(value: Any) -> Any:
     """Return what a template prints for a value; only the program makes markup, so markup stays as it is."""
-    return show_unseen(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return escape_unprintable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _read(name: str) -> str:

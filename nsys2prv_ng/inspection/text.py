@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.inspection.contents import COUNTED_SOURCES
 from nsys2prv_ng.inspection.inspect import count_messages
 from nsys2prv_ng.inspection.model import InspectedReport, Inspection
@@ -48,8 +49,8 @@ def format_inspection(inspection: Inspection, width: int) -> str:
 
 
 def escape_text(text: str) -> str:
-    """Return a text as one line of visible characters: control and invalid characters are escaped."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+    """Return a text as one line of visible characters: the others are escaped."""
+    return escape_unprintable(text, lambda letter: letter.encode("unicode_escape").decode())
 
 
 # ---- reports ---------------------------------------------------------------------------------------------------------

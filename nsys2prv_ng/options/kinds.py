@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.runtime.files import find_obstacle
 from nsys2prv_ng.text.formatting import DIGITS, LONGEST_SHOWN, MOST_ELEMENTS, parse_number_ranges
 
 Given = TypeVar("Given")
@@ -379,8 +380,8 @@ def new_file(what: str, *suffixes: str) -> Callable[[Any], Path]:
             raise UsageError(f"{what} must be named *{suffixes[0]}")
         if not file.parent.is_dir():
             raise UsageError("its folder does not exist; make it first")
-        if file.is_dir():
-            raise UsageError("is a folder; choose another name")
+        if obstacle := find_obstacle(file):
+            raise UsageError(obstacle)
         try:
             with tempfile.TemporaryFile(dir=file.parent):
                 return file

@@ -18,7 +18,7 @@ from isal import isal_zlib
 
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.paraver.files import list_trace_files
-from nsys2prv_ng.runtime.files import create_beside, lock_beside
+from nsys2prv_ng.runtime.files import create_beside, find_obstacle, lock_beside
 
 
 class TraceOutput:
@@ -121,10 +121,8 @@ def refuse_in_the_way(file: Path, *, force: bool) -> None:
 
     `force` allows to replace a file, but nothing else, such as a folder or /dev/null.
     """
-    if file.is_dir():
-        raise TranslationError(f"{file}: is a folder; choose another name")
-    if file.exists() and not file.is_file():
-        raise TranslationError(f"{file}: is a device or a pipe; choose another name")
+    if obstacle := find_obstacle(file):
+        raise TranslationError(f"{file}: {obstacle}")
     if os.path.lexists(file) and not force:  # this includes dangling links
         raise TranslationError(f"{file}: exists already; replace it, or choose another name", see=("force",))
 

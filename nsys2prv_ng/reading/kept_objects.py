@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import Index, OneFor
 from nsys2prv_ng.errors import ReportError
-from nsys2prv_ng.runtime.files import open_atomically
+from nsys2prv_ng.runtime.files import open_atomically, open_input
 from nsys2prv_ng.value_class import ValueClass
 from nsys2prv_ng.version import __version__
 
@@ -67,7 +67,7 @@ def write_kept(path: Path, value: object, open_types: OpenTypes) -> None:
 def load_kept(path: Path, kind: type[T], open_types: OpenTypes) -> T:
     """Return the object in a file. Raises ReportError if it is damaged, of another version, or of another kind."""
     try:
-        with path.open("rb") as file:
+        with open_input(path) as file:
             magic = file.readline(200)
             header = file.readline(100) if magic == _MAGIC else b""
             content = file.read() if header else b""

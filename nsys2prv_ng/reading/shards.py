@@ -24,7 +24,7 @@ from nsys2prv_ng.records.store import SHELF, FolderStore
 from nsys2prv_ng.report.export_all import locate_exports
 from nsys2prv_ng.report.files import get_report_size
 from nsys2prv_ng.report.formats import get_report_name
-from nsys2prv_ng.runtime.files import lock_beside, remove_abandoned, resolve_links
+from nsys2prv_ng.runtime.files import lock_beside, open_input, remove_abandoned, resolve_links
 from nsys2prv_ng.runtime.parallel import Work
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES, WITH_EVIDENCE
@@ -199,7 +199,7 @@ def _sample_content(report: Path) -> str:
     sampled = hashlib.sha256()
     for path in _list_files(report) or [report]:
         try:
-            with path.open("rb") as file:
+            with open_input(path) as file:
                 size = file.seek(0, os.SEEK_END)
                 for number in range(_SAMPLES):
                     file.seek(max(0, size - _BLOCK) * number // (_SAMPLES - 1))

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -21,7 +22,7 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import ByteArray
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.runtime.files import hold
+from nsys2prv_ng.runtime.files import hold, open_input
 
 Array = npt.NDArray[Any]
 
@@ -230,7 +231,7 @@ class FolderStore(Store):
         self._is_copy = is_copy
         self._file: IO[bytes] | None = None
         self._end = 0
-        self._reading: OrderedDict[str, IO[bytes]] = OrderedDict()
+        self._reading: OrderedDict[str, BufferedReader] = OrderedDict()
 
     def __reduce__(self) -> tuple[Callable[..., FolderStore], tuple[Path, str, Path | None]]:
         with self._lock:
@@ -312,7 +313,7 @@ class FolderStore(Store):
             path = locate_shelf(self.folder, shelf)
             if self.read_from is not None and not path.exists():
                 path = locate_shelf(self.read_from, shelf)
-            file = self._reading[shelf] = path.open("rb", 0)
+            file = self._reading[shelf] = open_input(path)
             if len(self._reading) > _MOST_OPEN:
                 self._reading.popitem(last=False)[1].close()
         else:

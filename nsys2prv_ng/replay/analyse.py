@@ -236,7 +236,7 @@ def list_candidates(
     """Return the changes to try. `ranges`, `classes`: their times (ns); `slowest`: the rank that sets the pace."""
     named = {what.RANGE: ranges, what.CALL: totals.measure_calls(), what.CLASS: classes}
     changes = [
-        Change(target, name, _FASTER if target == what.CLASS or name in totals.launching else 0.0)
+        Change(target, what.escape_name(name), _FASTER if target == what.CLASS or name in totals.launching else 0.0)
         for target, sums in named.items()
         for name, _ in choose_largest(sums, _MOST[target], totals.least_ns)
     ]
@@ -268,7 +268,7 @@ def measure_slack(experiment: Experiment, target: str, name: str, own_ns: int) -
     label = f"{target} {name!r}"
 
     def grows(longer_ns: float) -> bool:
-        change = Change(target, name, 1 + longer_ns / own_ns)
+        change = Change(target, what.escape_name(name), 1 + longer_ns / own_ns)
         return experiment.play([change])[0].mean_ns > observed * (1 + _TOLERANCE)
 
     low, high = 0.0, _LONGEST * observed

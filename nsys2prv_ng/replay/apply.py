@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import numpy as np
@@ -96,11 +95,11 @@ def _mark_ranks(model: Model, change: Change) -> BoolArray:
 def match_names(pattern: str, names: Iterable[str], kind: str) -> list[int]:
     """Return the indices of the names that match a pattern. Raises UsageError, with the nearest names, for none."""
     texts = list(names)
-    literal = pattern.replace("[", "[[]")  # names of kernels and ranges contain brackets
-    found = [n for n, name in enumerate(texts) if fnmatchcase(name, literal)]
+    matches = what.compile_pattern(pattern)
+    found = [n for n, name in enumerate(texts) if matches(name)]
     if not found:
         near = get_close_matches(pattern, texts, n=3, cutoff=0.4)
-        hint = f"; the nearest are {', '.join(map(quote_shortened, near))}" if near else ""
+        hint = f"; the nearest are {', '.join(map(what.quote_exactly, near))}" if near else ""
         raise UsageError(f"no {kind} is named {quote_shortened(pattern)}{hint}")
     return found
 

@@ -1,12 +1,20 @@
-"""Changes to a job, as text: range 'data loading' = 0; class 'GEMM FP32' * 0.5 on rank 1; network = ideal."""
+"""Changes to a job, as text: range 'data loading' = 0; class 'GEMM FP32' * 0.5 on rank 1; network = ideal.
+
+In a name, * and ? are wildcards. A backslash before one of them, a quote or another backslash takes that as it is, and
+\\x2a, \\u202e and \\U000e0041 are characters by their numbers; before anything else, a backslash is one. So the text of
+each change that the program proposes selects one name, also where it is copied from a terminal.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
 
-from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.text.formatting import format_number_ranges, parse_number_ranges
+from nsys2prv_ng.errors import UsageError, escape_unprintable
+from nsys2prv_ng.text.formatting import LONGEST_SHOWN, format_number_ranges, parse_number_ranges, quote_shortened
 from nsys2prv_ng.value_class import ValueClass
 
 RANGE, CALL, KERNEL, CLASS = NAMED = ("range", "call", "kernel", "class")
@@ -19,6 +27,52 @@ SYNTAX = (
     "range|call|kernel|class 'NAME' = 0 or * FACTOR, rank N = median, network [within nodes|between nodes] = ideal or"
     " * SPEED, host = ideal, copies = 0, waits = 0; each but the last with: on rank N"
 )
+
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+_PART = re.compile(r"""\\([*?\\'"])|\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U(00[01][0-9a-f]{5}))|([*?])|(.)""", re.DOTALL)
+"""A part of a pattern: an escaped character, one by its number (three groups), a wildcard, or any other character."""
+_WILDCARDS = {"*": ".*", "?": "."}
+_BLANKS = re.compile(r"(?<= ) |(?! )\s|`")
+"""What a sentence shows in another form: it joins blanks, and quotes a change by backquotes."""
+
+
+def _read_part(part: re.Match[str]) -> str:
+    """Return the character of a part that is no wildcard."""
+    number = part[2] or part[3] or part[4]
+    return chr(int(number, 16)) if number else part[1] or part[6]
+
+
+def escape_name(name: str) -> str:
+    """Return the pattern that matches a name alone."""
+    return escape_unprintable(_BLANKS.sub(lambda found: _number(found[0]), re.sub(r"([*?\\])", r"\\\1", name)), _number)
+
+
+def _number(letter: str) -> str:
+    code = ord(letter)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+@lru_cache(None)
+def compile_pattern(pattern: str) -> Callable[[str], object]:
+    """Return a function that tells whether a whole name matches a pattern."""
+    parts = (_WILDCARDS[part[5]] if part[5] else re.escape(_read_part(part)) for part in _PART.finditer(pattern))
+    return re.compile("".join(parts), re.DOTALL).fullmatch
+
+
+def quote_exactly(name: str) -> str:
+    """Return what to write for a name alone; if it is too long for an error, its start."""
+    return _quote(escape_name(name)) if len(name) <= LONGEST_SHOWN else quote_shortened(name)
+
+
+def _quote(pattern: str) -> str:
+    """Return a pattern in quotes: in those that it lacks, or else with a backslash before each."""
+    mark = '"' if "'" in pattern and '"' not in pattern else "'"
+    return mark + pattern.replace(mark, f"\\{mark}") + mark
+
+
+# ---- changes ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,6 +89,12 @@ class Change(ValueClass):
     ranks: tuple[int, ...] | None = None
 
     @property
+    def label(self) -> str:
+        """The one name that the pattern matches, as it is; the pattern if there may be several."""
+        parts = list(_PART.finditer(self.name))
+        return self.name if any(part[5] for part in parts) else "".join(map(_read_part, parts))
+
+    @property
     def is_bound(self) -> bool:
         """Whether nobody can make this change as such: it bounds what others may save."""
         return self.target in (WAITS, RANK) or (self.target == HOST and not self.factor)
@@ -47,22 +107,30 @@ class Change(ValueClass):
         if self.target == RANK:
             return f"rank {ranks} = median"
         if self.target == NETWORK:
-            speed = "= ideal" if not self.factor else f"* {1 / self.factor:g}"
+            speed = "= ideal" if not self.factor else f"* {_format(1 / self.factor, lambda x: 1 / x == self.factor)}"
             return f"network {self.name} {speed}".replace("  ", " ") + where
         if self.target == HOST and not self.factor:
             return "host = ideal" + where
-        subject = self.target if self.target not in NAMED else f"{self.target} '{self.name}'"
-        return f"{subject} {'= 0' if not self.factor else f'* {self.factor:g}'}{where}"
+        subject = self.target if self.target not in NAMED else f"{self.target} {_quote(self.name)}"
+        factor = _format(self.factor, lambda x: x == self.factor)
+        return f"{subject} {f'* {factor}' if self.factor else '= 0'}{where}"
 
 
-_NUMBER = r"[0-9]{1,6}(?:\.[0-9]{1,18})?"
-"""A factor: times that are multiplied by larger ones would not fit into 64 bits."""
+def _format(number: float, is_same: Callable[[float], bool]) -> str:
+    """Return a number without an exponent, with the fewest digits that are still the same."""
+    texts = (f"{Decimal(f'{number:.{digits}g}'):f}" for digits in range(1, 18))
+    return next((text for text in texts if float(text) and is_same(float(text))), f"{Decimal(number):f}")
+
+
+_NUMBER = r"[-+.0-9][-+.0-9eE]*"
+_FACTOR = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,40})?")
+"""Times that are multiplied by larger ones would not fit into 64 bits."""
 _RANKS = r"[0-9]{1,6}(?:[-,][0-9]{1,6})*"
 _LEAST_SPEED = 1e-6
 """Least speed of a network: one over the largest factor of times (_NUMBER)."""
 _CHANGE = re.compile(
     rf"""\s*(?:
-    (?P<named>range|call|kernel|class)\s+(?P<quote>['"])(?P<name>.*?)(?P=quote)\s*(?:=\s*0|\*\s*(?P<factor>{_NUMBER}))
+    (?P<named>range|call|kernel|class)\s+(?P<quote>['"])(?P<name>(?s:\\.|[^\\])*?)(?P=quote)\s*(?:=\s*0|\*\s*(?P<factor>{_NUMBER}))
     |(?P<network>network)(?:\s+(?P<where>within\ nodes?|between\ nodes?))?\s*(?:=\s*ideal|\*\s*(?P<speed>{_NUMBER}))
     |rank\s+(?P<rank>{_RANKS})\s*=\s*median
     |(?P<host>host)\s*(?:=\s*ideal|\*\s*(?P<host_factor>{_NUMBER}))
@@ -108,9 +176,9 @@ def _make_change(match: re.Match[str]) -> Change:
             raise UsageError("'rank N = median' names its rank already")
         return Change(RANK, ranks=tuple(parse_number_ranges(match["rank"])))
     if match["network"]:
-        speed = float(match["speed"] or 0)
+        speed = _read_factor(match["speed"])
         if match["speed"] and speed < _LEAST_SPEED:
-            raise UsageError(f"a network cannot be less than {_LEAST_SPEED:g} times as fast")
+            raise UsageError(f"a network cannot be less than {Decimal(str(_LEAST_SPEED)):f} times as fast")
         where = "" if not match["where"] else (WITHIN if match["where"].startswith("within") else BETWEEN)
         return Change(NETWORK, where, 1 / speed if speed else 0.0, ranks)
     if match["waits"]:
@@ -118,6 +186,14 @@ def _make_change(match: re.Match[str]) -> Change:
             raise UsageError("waits = 0 is for all ranks")
         return Change(WAITS)
     if match["named"]:
-        return Change(match["named"], match["name"], float(match["factor"] or 0), ranks)
+        name = re.sub(r"(?s)\\(['\"])|(\\.)", r"\1\2", match["name"])
+        return Change(match["named"], name, _read_factor(match["factor"]), ranks)
     target = match["host"] or match["copies"]
-    return Change(target, factor=float(match[f"{target}_factor"] or 0), ranks=ranks)
+    return Change(target, factor=_read_factor(match[f"{target}_factor"]), ranks=ranks)
+
+
+def _read_factor(text: str | None) -> float:
+    """Return a factor; 0 if none is given. Raises UsageError."""
+    if text is not None and not _FACTOR.fullmatch(text):
+        raise UsageError(f"* {text[:60]}: a factor is from 0 to 999999, of at most 40 decimals, like 0.5 or 2")
+    return float(text or 0)

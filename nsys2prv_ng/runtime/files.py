@@ -1,23 +1,63 @@
-"""Writes files that appear whole or not at all, beside other processes that write the same files."""
+"""Opens files to read, and writes files that appear whole or not at all, beside other processes that write the same."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
+from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
 from nsys2prv_ng.errors import TranslationError
+
+_NO_FILE = "is a device or a pipe"
+
+
+def open_input(path: str | Path) -> BufferedReader:
+    """Open a file to read. Raises OSError for what is no file: a pipe would wait for who writes to it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno != errno.ENXIO:  # a socket
+            raise
+        raise OSError(errno.ENXIO, f"{_NO_FILE}; write its content to a file", str(path)) from None
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.ENXIO, f"{_NO_FILE}; write its content to a file", str(path))
+
+
+def read_input(path: str | Path) -> bytes:
+    """Return the content of a file. Raises OSError as `open_input`."""
+    with open_input(path) as file:
+        return file.read()
+
+
+def find_obstacle(file: Path) -> str:
+    """Return why a file can never be written under a name, with the remedy; "" if it can, or replaces a file."""
+    if file.is_dir():
+        return "is a folder; choose another name"
+    # /dev/stdout may lead to a file, but a file of this name would take its place.
+    folder = os.path.realpath(file.parent)
+    is_odd = folder == "/dev" or folder.startswith("/proc/") or (file.exists() and not file.is_file())
+    return f"{_NO_FILE}; choose another name" if is_odd else ""
 
 
 @contextmanager
 def open_atomically(file: Path) -> Iterator[IO[bytes]]:
     """Open a file whose bytes appear whole at the end of the context, or not at all. Raises TranslationError."""
     temporary = None
+    if obstacle := find_obstacle(file):
+        raise TranslationError(f"{file}: {obstacle}")
     try:
         descriptor, temporary = create_beside(file)
         with os.fdopen(descriptor, "wb") as opened:

@@ -1,9 +1,7 @@
 """Compiles functions with numba and keeps their machine code from one run to the next.
 
-Numba keeps the code in the first of these folders that can be written: NUMBA_CACHE_DIR, the __pycache__ beside the
-module, numba/ in XDG_CACHE_HOME or ~/.cache. `machine_code` makes that cache safe against damage and stale constants,
-and uses what is beside the module even if it cannot be written, unless NUMBA_CACHE_DIR is set.
-It builds on private parts of numba: with a version of numba that lacks them, numba's own cache is used.
+The code is in the first of these folders that this user can write, and only root as well: NUMBA_CACHE_DIR, the
+__pycache__ beside the module, numba/ in XDG_CACHE_HOME or ~/.cache. `machine_code` keeps and checks it.
 """
 
 from __future__ import annotations
@@ -18,11 +16,7 @@ from numba.core import event
 from numba.core.options import DefaultOptions
 from numba.core.types import unliteral
 
-machine_code: Any
-try:
-    from nsys2prv_ng.runtime import machine_code
-except (ImportError, AttributeError):  # another numba, whose private parts are elsewhere
-    machine_code = None
+from nsys2prv_ng.runtime import machine_code
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -51,11 +45,7 @@ def _compile(function: Function, **options: Any) -> Function:
     dispatcher = _make_dispatcher(function, **options)
     if dispatcher is function:  # NUMBA_DISABLE_JIT is set
         return function
-    if machine_code is not None:
-        dispatcher._cache = machine_code.MachineCodeCache(function)
-    else:
-        with suppress(RuntimeError):  # no folder can be written
-            dispatcher.enable_caching()
+    dispatcher._cache = machine_code.MachineCodeCache(function)
     kept: Function = dispatcher
     return kept
 
@@ -76,8 +66,7 @@ def _make_dispatcher(function: Callable[..., Any], **options: Any) -> Any:
 
 def load_numba() -> None:
     """Initialize what numba needs to call functions; processes that are forked later share it."""
-    with suppress(AttributeError):
-        machine_code.initialize_runtime()
+    machine_code.initialize_runtime()
 
 
 @contextmanager
@@ -100,7 +89,7 @@ class _Listener(event.Listener):
             what = (
                 "that no run needed before (kept for later runs"
                 if is_kept
-                else "(in every run: set NUMBA_CACHE_DIR to a folder that can be written"
+                else "(in every run: set NUMBA_CACHE_DIR to a folder that only you can write"
             )
             self._announce(f"compiling numba kernels {what}; all take about 30 s of one core)")
 

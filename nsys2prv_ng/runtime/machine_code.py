@@ -1,16 +1,19 @@
-"""Makes numba's cache of machine code safe and fast. Everything here extends private parts of numba (0.59 to 0.69).
+"""Keeps machine code from one run to the next, in files that only this user and root can write: it is run.
 
-Numba names the files by processor, Python and signature, and writes them by renaming. This module adds six things:
+A file has the code of one function for one list of argument types, one processor, one version and one -O of Python.
 
+- A folder or file that another user owns, or that others may write, is as if it were not there, whatever names it: a
+  file that belongs to somebody else is somebody else's program. Beside a module, that of the module's owner counts as
+  well, since who owns the module decides what it does. Links, pipes and devices are no files.
 - Code beside the modules is used even by those who cannot write there, as where an administrator has installed the
-  program and run it once. Numba looks only into the folder that it writes to.
+  program and run it once.
 - If a file is damaged or a folder cannot be written, a function is compiled again; there is never an error.
 - Of several processes that need a function, one compiles it, and the others wait for its code.
-- A file is used only for the key that it was written for, even if several processes write at once.
 - Code is used only while the constants and compiled functions that it refers to are the same. Numba freezes them into
-  the code, but checks only the source file of the function itself to decide whether its code is stale, and some
-  versions of numba check its time, which every installation and copy changes, instead of its content.
-- Numba's context for compiling is loaded when something is compiled.
+  the code, and its own cache checks only the source file of the function itself.
+- Numba's context for compiling, which takes 0.2 s, is loaded when something is compiled.
+
+Of numba (0.59 to 0.69) this needs how it makes the result of a compilation bytes and back.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import hashlib
 import inspect
 import os
 import pickle
+import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -27,13 +31,24 @@ from contextlib import suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+import numba
 import numpy as np
 from numba.core import config, entrypoints, registry
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, NullCache
+from numba.core.caching import CompileResultCacheImpl
 from numba.core.runtime.nrt import rtsys
+from numba.core.serialize import dumps
 
+from nsys2prv_ng.runtime.own_files import (
+    Owners,
+    check_owner,
+    find_own_folder,
+    list_own,
+    open_own_lock,
+    read_own,
+    write_own,
+)
 from nsys2prv_ng.version import __version__
 
 
@@ -44,40 +59,29 @@ def initialize_runtime() -> None:
 
 
 class MachineCodeCache:
-    """Cache of one function. It looks for its folder at the first call, because that writes a file into the folder."""
+    """Cache of one function, with the methods that numba calls. It looks for its folders at the first call."""
 
     def __init__(self, function: Callable[..., object]) -> None:
         self._function = function
 
     @cached_property
-    def _cache(self) -> Any:
-        with suppress(RuntimeError):  # no folder can be written
-            try:
-                return _FunctionCache(self._function)
-            except (AttributeError, TypeError):  # another numba with other private parts
-                return FunctionCache(self._function)
-        return NullCache()
+    def _file(self) -> Path:
+        return Path(inspect.getfile(self._function)).absolute()
 
-    @cached_property
-    def _installed(self) -> Any:
-        """The cache beside the module, only to be read. Nobody else's folder is used if the user has chosen one."""
-        if not config.CACHE_DIR:  # type: ignore[attr-defined]
-            with suppress(RuntimeError, AttributeError, TypeError):  # as above
-                return _InstalledCache(self._function)
-        return NullCache()
+    @property
+    def _folders(self) -> _Folders:
+        user = os.environ.get("XDG_CACHE_HOME", "")
+        if not user.startswith("/"):  # the XDG specification says that it counts as not set
+            user = os.path.expanduser("~/.cache")  # noqa: PTH111 (Path raises)
+        return _find_folders(str(self._file.parent), config.CACHE_DIR, user)  # type: ignore[attr-defined]
 
     @property
     def cache_path(self) -> str | None:
-        """The folder; None without a folder."""
-        path: str | None = self._cache.cache_path
-        return path
+        """The folder that is written; None without one."""
+        return self._folders.written
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """Return the code for a signature, or None if there is no sound code."""
-        with suppress(Exception):  # it may be damaged, or not for this user to read
-            found = self._installed.load_overload(signature, target_context)
-            if found is not None:
-                return found
         found = self._load(signature, target_context)
         if found is None and self._turn.take():
             found = self._load(signature, target_context)  # another process may have compiled it meanwhile
@@ -86,32 +90,114 @@ class MachineCodeCache:
         return found
 
     def _load(self, signature: Any, target_context: Any) -> Any:
-        try:
-            return self._cache.load_overload(signature, target_context)
-        except Exception:  # unpickling damaged data may raise anything
-            with suppress(OSError):
-                self._cache.flush()
-            return None
+        name, stamp = self._identify(signature, target_context.codegen())
+        for folder, owners in self._folders.read:
+            with suppress(Exception):  # unpickling damaged data may raise anything
+                content = read_own(os.path.join(folder, name), owners)  # noqa: PTH118 (52 times in every run)
+                code = memoryview(content)[_HEAD:]
+                if content[:_HEAD] == _make_head(stamp, code):
+                    rtsys.initialize(target_context)
+                    return _FORM.rebuild(target_context, pickle.loads(code))
+        return None
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        """Keep the code for a signature if possible."""
+        folder = self.cache_path
+        if folder is not None and not result.library.has_dynamic_globals:  # they hold addresses of this process
+            with suppress(Exception):  # no space, or something that cannot be replaced
+                name, stamp = self._identify(signature, result.codegen)
+                code = dumps(_FORM.reduce(result))
+                write_own(Path(folder) / name, _make_head(stamp, code) + code)
+        self._turn.leave()
+
+    def _identify(self, signature: Any, codegen: Any) -> tuple[str, bytes]:
+        """Return the name of the file for a signature, and a digest of all that its code depends on."""
+        kinds = signature if isinstance(signature, tuple) else signature.args
+        for_what = f"{' '.join(map(_format_type, kinds))} {codegen.magic_tuple()}"
+        optimized = f".opt-{sys.flags.optimize}" if sys.flags.optimize else ""
+        python = f"{sys.implementation.cache_tag}{optimized}"
+        number = hashlib.sha256(for_what.encode()).hexdigest()[:16]
+        stamp = hashlib.sha256(f"{for_what} {python} {self._stamp}".encode()).digest()
+        return f"{self._file.stem}.{self._function.__qualname__}-{python}-{number}.nbc", stamp
+
+    @cached_property
+    def _stamp(self) -> str:
+        """What the code depends on whatever its types, when the module of the function is complete."""
+        content = _digest_file(self._file) if self._file.is_file() else ""
+        return f"{content} {__version__} {numba.__version__} {digest_dependencies(self._function)}"
 
     @cached_property
     def _turn(self) -> _Turn:
         return _Turn(self.cache_path, f"{self._function.__module__}.{self._function.__qualname__}")
 
-    def save_overload(self, signature: Any, result: Any) -> None:
-        """Keep the code for a signature if possible."""
-        with suppress(Exception):  # no space, or a damaged index that cannot be replaced
-            self._cache.save_overload(signature, result)
-        self._turn.leave()
+
+class _Form(CompileResultCacheImpl):
+    """Numba's form of a compiled function in a file, without its choice of the folder."""
+
+    def __init__(self) -> None:
+        pass
+
+
+_FORM = _Form()
+_HEAD = 36
+"""Bytes before the code: the digest of what it depends on, and a checksum against damage."""
+
+
+def _make_head(stamp: bytes, code: bytes | memoryview) -> bytes:
+    return stamp + zlib.crc32(code).to_bytes(4, "big")
+
+
+def _format_type(kind: Any) -> str:
+    """Return a text for a type of numba; the name of a NamedTuple alone does not tell its fields."""
+    own = (kind, getattr(kind, "instance_class", ""), getattr(kind, "fields", ""))
+    return " ".join([*map(str, own), *map(_format_type, getattr(kind, "types", ()))])
+
+
+class _Folders(NamedTuple):
+    """Where the code of the functions of the modules in one folder is."""
+
+    read: list[tuple[str, Owners]]
+    """The folders to read, in this order, each with the users whose files count in it."""
+    written: str | None
+
+
+@lru_cache(None)
+def _find_folders(package: str, chosen: str, user: str) -> _Folders:
+    """Return the folders for modules in a folder, given NUMBA_CACHE_DIR ("" if it is not set) and the user's cache.
+
+    Those before the first that can be written are read, too.
+    """
+    apart = f"{Path(package).name}_{hashlib.sha256(os.fsencode(package)).hexdigest()[:40]}"
+    read: list[tuple[str, Owners]] = []
+    for place in [chosen] * bool(chosen) + [""] + [f"{user}/numba"] * user.startswith("/"):
+        with suppress(OSError, ValueError):  # another's, or none: the next one
+            found = (find_own_folder(str(Path(place) / apart)), list_own()) if place else _find_beside(package)
+            read.append(found)
+            if os.access(found[0], os.W_OK | os.X_OK):
+                return _Folders(read, found[0])
+    return _Folders(read, None)
+
+
+def _find_beside(package: str) -> tuple[str, Owners]:
+    """Return the folder beside modules, and whose files count there. Raises OSError if others can write it."""
+    folder = Path(package) / "__pycache__"
+    with suppress(FileExistsError):
+        folder.mkdir(0o755)
+    owners = list_own() | {Path(package).stat().st_uid}
+    check_owner(folder.stat(), owners)
+    return str(folder), owners
 
 
 class _Turn:
     """The turn of one process to compile a function, while others wait for its code: a lock on a byte of a file.
 
-    Functions that share a byte wait for each other without need. A process that has waited too long compiles as well.
+    Functions that share a byte wait for each other without need. A process that has waited too long compiles as well,
+    and waits no more.
     """
 
-    _LONGEST_WAIT = 60.0
-    """Seconds: a choice, longer than any function takes to compile. A stuck process delays the others by this."""
+    longest_wait: ClassVar[float] = 60.0
+    """Seconds that a process may still wait, for all functions: a choice, longer than any function takes to compile.
+    A stuck process delays the others by this."""
     _files: ClassVar[dict[tuple[int, str], int]] = {}
     """The open lock files of each process by folder."""
 
@@ -126,17 +212,20 @@ class _Turn:
             return False
         try:
             file = self._open(self._folder)
-        except OSError:  # the folder, or the file of another user, cannot be written
+        except OSError:  # the folder cannot be written, or the file is another's or none
             return False
-        limit = time.monotonic() + self._LONGEST_WAIT
-        while not self._is_taken and time.monotonic() < limit:
+        limit = time.monotonic() + _Turn.longest_wait
+        while not self._is_taken:
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self._byte)
                 self._is_taken = True
             except (BlockingIOError, PermissionError):  # either says that another process has it
+                if time.monotonic() >= limit:
+                    break
                 time.sleep(0.01)
             except OSError:  # a file system without locks
                 return False
+        _Turn.longest_wait = max(limit - time.monotonic(), 0.0)
         return self._is_taken
 
     def leave(self) -> None:
@@ -150,24 +239,8 @@ class _Turn:
         """Return the descriptor of the lock file; closing any other one of this process would give up its locks."""
         key = os.getpid(), folder
         if key not in self._files:
-            self._files[key] = os.open(Path(folder) / "turns.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._files[key] = open_own_lock(str(Path(folder) / "turns.lock"))
         return self._files[key]
-
-
-class _FunctionCache(FunctionCache):
-    """Numba's cache of one function. Raises RuntimeError if no folder can be written."""
-
-    def __init__(self, function: Callable[..., object]) -> None:
-        super().__init__(function)
-        self._cache_file = _Files(self.cache_path, self._impl.filename_base, None)
-        self._cache_file.function = function
-        file = Path(inspect.getfile(function))
-        self._cache_file.file_stamp = _digest_file(file) if file.is_file() else self._impl.locator.get_source_stamp()
-
-    def load_overload(self, signature: Any, target_context: Any) -> Any:
-        # Numba would load what only compiling needs here, which takes 0.2 s; it loads it later if necessary.
-        rtsys.initialize(target_context)
-        return self._load_overload(signature, target_context)
 
 
 def _digest_file(file: Path) -> str:
@@ -179,64 +252,6 @@ def _digest_file(file: Path) -> str:
 @lru_cache(None)
 def _digest_content(file: Path, time: int, size: int) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
-
-
-class _InstalledFolder:
-    """Mixin for numba's locator of the folder beside the module: takes the folder even if it cannot be written."""
-
-    def ensure_cache_path(self) -> None:
-        pass
-
-
-class _InstalledImplementation(CompileResultCacheImpl):
-    """Numba's form of a function in its file, beside the module."""
-
-    _locator_classes: Any = [  # noqa: RUF012 (as numba's)
-        type("InstalledFolder", (_InstalledFolder, locator), {})
-        for locator in CompileResultCacheImpl._locator_classes
-        if locator.__name__.endswith("InTreeCacheLocator")
-    ]
-
-
-class _InstalledCache(_FunctionCache):
-    """Cache of one function beside its module, which is only read."""
-
-    _impl_class: Any = _InstalledImplementation
-
-
-class _Files(IndexDataCacheFile):
-    """Numba's files, each with its key and a digest.
-
-    The index of one process may name the file of another process, because each process numbers files by what it has
-    seen.
-    """
-
-    function: Callable[..., object]
-    file_stamp: object
-    _stamp: object = None
-
-    @property
-    def _source_stamp(self) -> object:
-        """What the code depends on, computed at the first call, when the module of the function is complete."""
-        if self._stamp is None:
-            self._stamp = self.file_stamp, __version__, digest_dependencies(self.function)
-        return self._stamp
-
-    @_source_stamp.setter
-    def _source_stamp(self, stamp: object) -> None:
-        pass  # numba sets it when it makes the cache, which is too early
-
-    def save(self, key: object, data: object) -> None:
-        code = self._dump(data)
-        super().save(key, (key, hashlib.sha256(code).digest(), code))
-
-    def load(self, key: object) -> Any:
-        entry = super().load(key)
-        if entry is None or entry[0] != key:
-            return None
-        if hashlib.sha256(entry[2]).digest() != entry[1]:
-            raise ValueError("damaged")
-        return pickle.loads(entry[2])
 
 
 # ---- what machine code depends on ------------------------------------------------------------------------------------
@@ -253,29 +268,34 @@ def digest_dependencies(function: Callable[..., object]) -> str:
 
 
 def _list_dependencies(function: Any, seen: set[int]) -> Iterator[str]:
-    """Yield a line for each constant that the code names, and the lines of each compiled function that it names."""
+    """Yield lines for the code of a function and each constant that it names, and those of each compiled function."""
     if id(function) in seen:
         return
     seen.add(id(function))
-    names = {name for code in _list_code(function.__code__) for name in code.co_names}
+    whose = f"{function.__module__}.{function.__qualname__}"
+    yield f"{whose} {function.__defaults__} {function.__kwdefaults__}"
+    names: set[str] = set()
+    for code in _list_code(function.__code__):
+        names.update(code.co_names, code.co_freevars)
+        constants = [c for c in code.co_consts if not isinstance(c, CodeType)]
+        yield f"{whose} {code.co_code.hex()} {code.co_names} {list(map(_format_constant, constants))}"
+    outer = {
+        name: cell.cell_contents
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    }
     for name in sorted(names):
-        value = function.__globals__.get(name)
+        value = outer.get(name, function.__globals__.get(name))
         # Attributes of a module are also names in the code: rec.EVENT is `rec` and `EVENT`.
         values = [(name, value)]
         if isinstance(value, ModuleType):
             values = [(f"{name}.{part}", getattr(value, part, None)) for part in sorted(names)]
         for path, dependency in values:
-            where = f"{function.__module__}.{function.__qualname__} {path}"
             if isinstance(dependency, np.ndarray):
                 content = hashlib.sha256(np.ascontiguousarray(dependency).data).hexdigest()
-                yield f"{where} {dependency.dtype} {dependency.shape} {content}"
+                yield f"{whose} {path} {dependency.dtype} {dependency.shape} {content}"
             elif isinstance(dependency, _CONSTANTS):
-                yield f"{where} {_format_constant(dependency)}"
+                yield f"{whose} {path} {_format_constant(dependency)}"
             elif python_function := getattr(dependency, "py_func", None):
-                yield f"{where} {python_function.__defaults__} {python_function.__kwdefaults__}"
-                for code in _list_code(python_function.__code__):
-                    constants = [c for c in code.co_consts if not isinstance(c, CodeType)]
-                    yield f"{where} {code.co_code.hex()} {code.co_names} {list(map(_format_constant, constants))}"
                 yield from _list_dependencies(python_function, seen)
 
 

@@ -121,9 +121,10 @@ def _finish(process: subprocess.Popen[bytes]) -> Kernels:
 def _start(rooms: Sequence[str], count: int, errors: int = subprocess.DEVNULL) -> list[subprocess.Popen[bytes]]:
     """Start processes that compile the kernels of rooms; none if that is not possible. `errors`: their stderr."""
     started = []
+    optimized = ["-" + "O" * sys.flags.optimize] * bool(sys.flags.optimize)  # it has machine code of its own
     with suppress(OSError):
         for part in range(count):
-            command = [sys.executable, "-c", _RUN, str(_PACKAGE.parent), str(part), str(count), *rooms]
+            command = [sys.executable, *optimized, "-c", _RUN, str(_PACKAGE.parent), str(part), str(count), *rooms]
             pipe = subprocess.PIPE
             started.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors))
     return started
@@ -132,7 +133,8 @@ def _start(rooms: Sequence[str], count: int, errors: int = subprocess.DEVNULL) -
 def _find_mark(rooms: Sequence[str]) -> Path | None:
     """Return the file that exists if the kernels of rooms were compiled; None without a folder to keep them."""
     folder = find_folder()
-    name = f"compiled-{'-'.join(rooms)}-{__version__}-numba-{numba.__version__}"
+    python = f"{sys.implementation.cache_tag}-O{sys.flags.optimize}"
+    name = f"compiled-{'-'.join(rooms)}-{__version__}-numba-{numba.__version__}-{python}"
     return None if folder is None else folder / name
 
 

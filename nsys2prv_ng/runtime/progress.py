@@ -52,11 +52,11 @@ class LogProgress(QuietProgress):
     @contextmanager
     def step(self, title: str, total: int, unit: str, *, logged: bool = True) -> Iterator[Step]:
         if logged:
-            print(title, file=sys.stderr, flush=True)
+            print(escape_unprintable(title), file=sys.stderr, flush=True)
         yield _NoStep()
 
     def note(self, message: str) -> None:
-        print(message, file=sys.stderr, flush=True)
+        print(escape_unprintable(message), file=sys.stderr, flush=True)
 
 
 class BarProgress(LogProgress):
@@ -69,14 +69,19 @@ class BarProgress(LogProgress):
         # Without the rate: reports and sources take very different times.
         form = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]"
         with tqdm(
-            total=total, desc=title, bar_format=form, unit_scale=total > 9999, leave=False, file=sys.stderr
+            total=total,
+            desc=escape_unprintable(title),
+            bar_format=form,
+            unit_scale=total > 9999,
+            leave=False,
+            file=sys.stderr,
         ) as bar:
             yield bar
 
     def note(self, message: str) -> None:
         from tqdm import tqdm
 
-        tqdm.write(message, file=sys.stderr)  # above the bar
+        tqdm.write(escape_unprintable(message), file=sys.stderr)  # above the bar
 
 
 def choose_progress(*, quiet: bool) -> Progress:

@@ -10,17 +10,18 @@ import json
 import math
 import types
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from functools import lru_cache
 from html import escape
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.value_tables import BY_NCCL, COMMUNICATION_CLASSES, KERNEL_CLASSES, communicates
 from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
-from nsys2prv_ng.runtime.files import write_atomically
+from nsys2prv_ng.runtime.files import read_input, write_atomically
 from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, StepNumbers
 from nsys2prv_ng.summary.efficiency.talp import write_talp
 from nsys2prv_ng.summary.gpus.numbers import GpuMetricNumbers, GpuNumbers
@@ -282,7 +283,7 @@ class JobSummary(ValueClass):
     def load(cls, path: str | Path) -> JobSummary:
         """Read what `save` or `nsys2prv-ng summary --json` wrote. Raises TranslationError for any other file."""
         try:
-            fields = json.loads(Path(path).read_text(encoding="utf-8"))
+            fields = json.loads(read_input(path))
             if not isinstance(fields, dict):
                 raise ValueError("not a summary")
             return cls.from_dict(fields)
@@ -303,41 +304,84 @@ def build_dataclass(cls: type[T], values: Mapping[str, Any]) -> T:
     are not fields of the class are ignored, so that later versions may add keys. Raises ValueError for a
     value of a wrong type, an integer beyond 64 bits, a float that is not finite, and a field without a value.
     """
-    hints = get_type_hints(cls)
     arguments = {}
-    for one in fields(cls):  # type: ignore[arg-type]
-        key, read = one.metadata.get("key", one.name), one.metadata.get("read")
+    for name, key, build, is_needed in _describe_fields(cast(Any, cls)):
         if key in values:
-            where = f"{cls.__name__}.{key}"
-            value = _build(hints[one.name] if read is None else str, values[key], where)
-            arguments[one.name] = value if read is None else read(value)
-        elif one.default is MISSING and one.default_factory is MISSING:
-            raise ValueError(f"{cls.__name__} has no {one.name}")
+            arguments[name] = build(values[key])
+        elif is_needed:
+            raise ValueError(f"{cls.__name__} has no {name}")
     return cls(**arguments)
 
 
-def _build(hint: Any, value: Any, where: str) -> Any:
+_Build = Callable[[Any], Any]
+
+
+@lru_cache(None)
+def _describe_fields(cls: Any) -> list[tuple[str, str, _Build, bool]]:
+    """Return (name, key, function that builds its value, whether it has no default) of each field of a dataclass.
+
+    A saved summary of thousands of steps has some hundred thousand instances of a few classes.
+    """
+    hints, described = get_type_hints(cls), []
+    for one in fields(cls):
+        key, read = one.metadata.get("key", one.name), one.metadata.get("read")
+        build = _choose_build(hints[one.name] if read is None else str, f"{cls.__name__}.{key}")
+        is_needed = one.default is MISSING and one.default_factory is MISSING
+        described.append((one.name, key, build if read is None else _join(build, read), is_needed))
+    return described
+
+
+def _join(build: _Build, read: _Build) -> _Build:
+    return lambda value: read(build(value))
+
+
+def _choose_build(hint: Any, where: str) -> _Build:
+    """Return the function that builds a value of a type, or raises ValueError with `where` for another value."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        if value is None and type(None) in arguments:
-            return None
         (hint,) = (argument for argument in arguments if argument is not type(None))
-        return _build(hint, value, where)
-    if origin is list and isinstance(value, list | tuple):
-        return [_build(arguments[0], item, where) for item in value]
-    if origin is tuple and isinstance(value, list | tuple) and len(value) == len(arguments):
-        return tuple(_build(part, item, where) for part, item in zip(arguments, value, strict=True))
-    if origin is dict and isinstance(value, Mapping):
-        return {_build(arguments[0], key, where): _build(arguments[1], item, where) for key, item in value.items()}
-    if isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping):
-        return build_dataclass(hint, value)
-    if hint is int and isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise ValueError(f"{where} is beyond 64 bits")
-    if hint is float and isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{where} is not finite")
-    if isinstance(hint, type) and isinstance(value, hint) and not (isinstance(value, bool) and hint is int):
-        return value
-    raise ValueError(f"{where} is {type(value).__name__}")
+        some, is_optional = _choose_build(hint, where), type(None) in arguments
+        return lambda value: None if value is None and is_optional else some(value)
+    parts = [_choose_build(part, where) for part in arguments if part is not Ellipsis]
+
+    def refuse(value: Any) -> ValueError:
+        return ValueError(f"{where} is {type(value).__name__}")
+
+    def build_list(value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            return [parts[0](item) for item in value]
+        raise refuse(value)
+
+    def build_tuple(value: Any) -> Any:
+        if isinstance(value, list | tuple) and len(value) == len(parts):
+            return tuple(part(item) for part, item in zip(parts, value, strict=True))
+        raise refuse(value)
+
+    def build_dict(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {parts[0](key): parts[1](item) for key, item in value.items()}
+        raise refuse(value)
+
+    def build_instance(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return build_dataclass(hint, value)
+        if isinstance(value, hint):
+            return value
+        raise refuse(value)
+
+    def build_plain(value: Any) -> Any:
+        if hint is int and isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise ValueError(f"{where} is beyond 64 bits")
+        if hint is float and isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{where} is not finite")
+        if isinstance(hint, type) and isinstance(value, hint) and not (isinstance(value, bool) and hint is int):
+            return value
+        raise refuse(value)
+
+    if isinstance(hint, type) and is_dataclass(hint):
+        return build_instance
+    builds: dict[Any, _Build] = {list: build_list, tuple: build_tuple, dict: build_dict}
+    return builds.get(origin, build_plain)
 
 
 class _Counted(Protocol):

@@ -82,18 +82,15 @@ def format_utc(ns: int) -> str:
 
 
 def format_time(ns: float) -> str:
-    """Return a time (ns) with three digits and a unit."""
+    """Return a time (ns) with three digits and a unit, with its sign if it is negative."""
+    if ns < 0:
+        return f"-{format_time(-ns)}" if ns <= -0.5 else "0 ns"
     return _scale(ns, s=10**9, ms=10**6, us=10**3) or f"{ns:.0f} ns"
 
 
 def format_difference(ns: float) -> str:
     """Return a time (ns) with its sign."""
-    return f"{'+' if ns > 0 else ''}{format_signed(ns)}"
-
-
-def format_signed(ns: float) -> str:
-    """Return a time (ns), with its sign if it is negative."""
-    return f"-{format_time(-ns)}" if ns < 0 else format_time(ns)
+    return f"{'+' if ns > 0 else ''}{format_time(ns)}"
 
 
 def format_span(low: float, high: float) -> str:
@@ -108,6 +105,8 @@ def format_bytes(size: float | None) -> str:
     """Return a size (bytes) with three digits and a decimal unit; a dash for None."""
     if size is None:
         return "-"
+    if size < 0:
+        return f"-{format_bytes(-size)}"
     return _scale(size, TB=10**12, GB=10**9, MB=10**6, kB=10**3) or f"{size:.0f} B"
 
 

@@ -7,6 +7,8 @@ import zlib
 from fnmatch import translate
 from functools import lru_cache
 
+from nsys2prv_ng.errors import escape_unprintable
+
 USER_CODE = "user code"
 NO_RANGE, NO_CALL = "(outside NVTX ranges)", f"({USER_CODE})"
 """Shown instead of a range if a thread is in no NVTX range, and instead of a call if it is in no call."""
@@ -26,9 +28,9 @@ def to_one_line(label: str) -> str:
 
 
 def clean_name(name: str) -> str:
-    """Return a name as one line; leading blanks stay."""
+    """Return a name as one line of characters that are seen; leading blanks stay."""
     stem = name.lstrip(" ")
-    return name[: len(name) - len(stem)] + to_one_line(stem) if stem else ""
+    return name[: len(name) - len(stem)] + escape_unprintable(to_one_line(stem)) if stem else ""
 
 
 def name_task(rank: int | None, task: str) -> str:

@@ -198,9 +198,9 @@ class TranslationResult(TraceFacts):
             lines.append(f"  not in these reports: {', '.join(absent)}")
         if self.messages.reports:
             lines.append(f"  {self.messages}: nsys2prv-ng inspect shows them")
-        lines += [escape_unprintable(f"  skipped: {report.file}: {report.why}") for report in self.skipped]
+        lines += [f"  skipped: {report.file}: {report.why}" for report in self.skipped]
         lines.append(
-            f"{escape_unprintable(self.output)}: {count_noun(self.tasks, 'task')}, {count_noun(self.rows, 'row')},"
+            f"{self.output}: {count_noun(self.tasks, 'task')}, {count_noun(self.rows, 'row')},"
             f" {count_noun(self.nodes, 'node')}, {self.duration_ns / 1e9:.3f} s from {self.start_utc}"
         )
         if self.gpu_time_ns is not None:
@@ -217,15 +217,13 @@ class TranslationResult(TraceFacts):
         lines.append(f"Paraver loads it in {format_seconds(self.paraver_seconds)}, with {memory} of memory")
         lines += [f"overview: {line}" for line in (self.overview.list_lines() if self.overview else ())]
         if self.clocks.is_corrected or verbose:
-            lines.append(self.clocks.text())
+            lines += self.clocks.text().split("\n")
         if verbose:
             lines += [
-                escape_unprintable(
-                    f"{r.file}: {r.host}, nsys {r.nsys_version}, schema {r.schema_version}, shifted {r.offset_ns:+,} ns"
-                )
+                f"{r.file}: {r.host}, nsys {r.nsys_version}, schema {r.schema_version}, shifted {r.offset_ns:+,} ns"
                 for r in self.reports
             ]
-        return "\n".join(lines)
+        return "\n".join(map(escape_unprintable, lines))
 
     def _list_accounts(self) -> list[str]:
         """Return the table of sources, which shows that read = written + all other columns, and a line by reason."""

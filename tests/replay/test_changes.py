@@ -12,6 +12,7 @@ from nsys2prv_ng import what_if
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change, parse_changes
+from nsys2prv_ng.text.names import LABEL_LENGTH, quote_name
 from tests.conftest import SAMPLES
 
 FORMS = {
@@ -44,10 +45,76 @@ def test_every_form(text: str) -> None:
     assert parse_changes(f"  {text.replace(' = ', '=').replace(' * ', '*')} ") == (change,)
 
 
+HOSTILE = st.text(
+    st.one_of(st.sampled_from("'\"\\*?[]`x =0\n\t \u202e\ud800"), st.characters(exclude_categories=())), min_size=1
+) | st.sampled_from(
+    ["' = 0", "a' = 0 and b", "\\'", "\\", "\\x41", "a  b", "float*", "operator?", "\n", "'\"", "\\U000e0041", "\\'\""]
+)
+FACTORS = st.floats(1e-9, 999_999) | st.sampled_from([0.0, 1 / 3, 1 / 49, 123456.7, 1.2345678])
+RANKS = st.none() | st.sets(st.integers(0, 999), min_size=1).map(lambda ranks: tuple(sorted(ranks)))
+
+
+@given(st.sampled_from(what.NAMED), HOSTILE, FACTORS, RANKS, HOSTILE)
+def test_a_proposed_change_is_read_from_its_text_and_selects_one_name(target, name, factor, ranks, other) -> None:
+    change = Change(target, what.escape_name(name), factor, ranks)
+    text = str(change)
+    assert parse_changes(text) == (change,)
+    assert parse_changes(f"{text} and {text}; copies = 0") == (change, change, Change(what.COPIES))
+    assert quote_name(text) == f"`{text}`" or len(text) > LABEL_LENGTH  # nothing is lost on a terminal
+    assert change.label == name
+    matches = what.compile_pattern(change.name)
+    assert matches(name) and bool(matches(other)) == (other == name)
+
+
+@given(HOSTILE, st.sampled_from("'\""), FACTORS)
+def test_a_typed_change_means_the_same_after_it_was_saved(name, quote, factor) -> None:
+    try:
+        changes = parse_changes(f"kernel {quote}{name}{quote} * {factor:.18f}")
+    except UsageError:
+        return
+    text = " and ".join(map(str, changes))
+    assert parse_changes(text) == changes
+    assert " and ".join(map(str, parse_changes(text))) == text
+
+
+@given(st.floats(1e-6, 999_999))
+def test_the_speed_of_a_network_is_kept(speed: float) -> None:
+    [change] = parse_changes(f"network * {speed:.20f}")
+    assert parse_changes(str(change)) == (change,)
+
+
+@pytest.mark.parametrize(
+    "text", ["network * 49", "network * 3", "kernel 'x' * 0.1234567", "call 'a' * 123456.7", "host * 0.000001"]
+)
+def test_what_is_typed_is_what_is_printed(text: str) -> None:
+    assert str(parse_changes(text)[0]) == text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "is_found"),
+    [
+        *(("cuda*", "cudaFree", True), ("cuda*", "cuda\nFree", True), ("a?", "ab", True), ("a?", "a", False)),
+        *(("a[b]*", "a[b]c", True), ("a[b]*", "ab", False), (r"f\*", "f*", True), (r"f\*", "fx", False)),
+        *((r"f\**", "f*x", True), (r"f\**", "fx", False), (r"a\b", r"a\b", True), (r"a\\b", r"a\b", True)),
+        *((r"a\x2ab", "a*b", True), (r"a\x2ab", "acb", False), (r"\u202e", "\u202e", True), ("a.c", "abc", False)),
+    ],
+)
+def test_wildcards(pattern: str, name: str, is_found: bool) -> None:
+    [change] = parse_changes(f"kernel '{pattern}' = 0")
+    assert bool(what.compile_pattern(change.name)(name)) == is_found
+
+
+@pytest.mark.parametrize(
+    "text", ["kernel 'x' * 1e9", "host * 1000000", "copies * -1", "network * 1e-9", "range 'a' * .5"]
+)
+def test_a_factor_out_of_range_is_told_the_limits(text: str) -> None:
+    with pytest.raises(UsageError, match="from 0 to 999999"):
+        parse_changes(text)
+
+
 def test_every_change_is_read_again_from_its_own_text() -> None:
     for change in FORMS.values():
-        if "'" not in change.name:
-            assert parse_changes(str(change)) == (change,)
+        assert parse_changes(str(change)) == (change,)
 
 
 @pytest.mark.parametrize("joint", [" and ", ";", " ; ", " and\t"])

@@ -5,17 +5,18 @@ from __future__ import annotations
 import errno
 import importlib.util
 import os
+import pickle
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numba
 import numpy as np
 import pytest
-from numba.core.caching import IndexDataCacheFile, _CacheLocator
 
 import nsys2prv_ng
-from nsys2prv_ng.runtime import jit, machine_code
+from nsys2prv_ng.runtime import jit, machine_code, own_files
 from tests.tiers import cases
 
 MODULE = """
@@ -53,24 +54,34 @@ def lines_of(path, *arrays):
     return lines
 
 
-def cached(path, suffix):
-    return sorted(path.parent.glob(f"cache/**/*{suffix}"))
+def cached(path):
+    return sorted(path.parent.glob("cache/**/*.nbc"))
+
+
+@pytest.fixture(autouse=True)
+def forgets():
+    forget()
+
+
+def forget():
+    """Let the next call find its folders anew, as another process does."""
+    for known in (machine_code._find_folders, own_files._is_safe, own_files.list_own):
+        known.cache_clear()
 
 
 def test_compiled_once(module):
     assert lines_of(module, INTEGERS, REALS) == [
         "compiling numba kernels that no run needed before (kept for later runs; all take about 30 s of one core)"
     ]
-    assert len(cached(module, ".nbi")) == 1 and len(cached(module, ".nbc")) == 2
+    assert len(cached(module)) == 2
     assert lines_of(module, INTEGERS, REALS) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
-@pytest.mark.parametrize("damage", cases(["empty", "cut", "zeros", "text", "bits", "none"], push=3))
-def test_damaged_files_are_as_if_not_there(module, suffix, damage):
+@pytest.mark.parametrize("damage", cases(["empty", "cut", "zeros", "text", "bits", "none"], push=4))
+def test_damaged_files_are_as_if_not_there(module, damage):
     lines_of(module, INTEGERS)
-    (path,) = cached(module, suffix)
+    (path,) = cached(module)
     sound = path.read_bytes()
     half = len(sound) // 2
     if damage == "none":
@@ -89,9 +100,9 @@ def test_damaged_files_are_as_if_not_there(module, suffix, damage):
 
 
 def test_code_of_another_signature_is_not_run(module):
-    """As after two processes that gave the same number to different files."""
+    """As after somebody has renamed files."""
     lines_of(module, INTEGERS, REALS)
-    one, other = cached(module, ".nbc")
+    one, other = cached(module)
     content = one.read_bytes()
     one.write_bytes(other.read_bytes())
     other.write_bytes(content)
@@ -173,38 +184,10 @@ def test_a_caller_is_compiled_with_a_callee_that_was_kept(tmp_path):
         "print(caller.total(np.array([1, 2, 3])), sum(callee.limit.stats.cache_hits.values()))"
     )
     assert python(code, tmp_path, **environment).communicate(timeout=300)[0] == "8 0\n"
-    for path in cached(tmp_path / "module.py", ".nb?"):
+    for path in cached(tmp_path / "module.py"):
         if path.name.startswith("caller"):
             path.unlink()
     assert python(code, tmp_path, **environment).communicate(timeout=300)[0] == "8 1\n"
-
-
-@pytest.mark.slow
-def lack_own_cache(function):
-    raise AttributeError("numba's private parts are others")
-
-
-@pytest.mark.parametrize("own", [machine_code._FunctionCache, lack_own_cache])
-def test_an_index_that_cannot_be_replaced(module, monkeypatch, own):
-    """A damaged index on a full disk: the function is compiled in every run, also with numba's own cache."""
-    monkeypatch.setattr(machine_code, "_FunctionCache", own)
-    lines_of(module, INTEGERS)
-    (path,) = cached(module, ".nbi")
-    path.write_bytes(path.read_bytes()[:200])
-
-    def full(self, path):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(IndexDataCacheFile, "_open_for_write", full)
-    for _ in range(2):
-        assert len(lines_of(module, INTEGERS)) == 1
-
-
-def test_another_numba_uses_its_own_cache(module, monkeypatch):
-    monkeypatch.setattr(jit, "machine_code", None)
-    assert len(lines_of(module, INTEGERS)) == 1
-    assert lines_of(module, INTEGERS) == []
-    jit.load_numba()
 
 
 @pytest.mark.slow
@@ -224,10 +207,15 @@ def test_no_folder_to_keep_it(module, monkeypatch):
 
 
 def test_no_space_to_keep_it(module, monkeypatch):
-    def full(self, path):
+    """A damaged file on a full disk: the function is compiled in every run."""
+    lines_of(module, INTEGERS)
+    (path,) = cached(module)
+    path.write_bytes(path.read_bytes()[:200])
+
+    def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(IndexDataCacheFile, "_open_for_write", full)
+    monkeypatch.setattr(machine_code, "write_own", full)
     for _ in range(2):
         assert len(lines_of(module, INTEGERS)) == 1
 
@@ -237,15 +225,11 @@ def installed(module, tmp_path, monkeypatch):
     """A module that an administrator has run once; others cannot write beside it, and keep code in `cache`."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", "")
     lines_of(module, INTEGERS)
-    assert len(list(beside(module))) == 2
-    real = _CacheLocator.ensure_cache_path
-
-    def ensure(locator):  # root cannot be refused by permissions
-        if locator.get_cache_path().endswith("__pycache__"):
-            raise PermissionError(errno.EACCES, "Permission denied")
-        real(locator)
-
-    monkeypatch.setattr(_CacheLocator, "ensure_cache_path", ensure)
+    assert len(list(beside(module))) == 1
+    forget()
+    access = os.access
+    # Root cannot be refused by permissions.
+    monkeypatch.setattr(os, "access", lambda path, mode: "__pycache__" not in str(path) and access(path, mode))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return module
 
@@ -264,25 +248,25 @@ def test_code_beside_the_module_is_used_by_those_who_cannot_write_there(installe
     (line,) = lines_of(installed, INTEGERS, REALS)
     assert ("kept for later runs" if has_home else "in every run") in line
     assert len(lines_of(installed, INTEGERS, REALS)) == (not has_home)
-    assert len(cached(installed, ".nbc")) == has_home and beside(installed) == filled
+    assert len(cached(installed)) == has_home and beside(installed) == filled
 
 
-@pytest.mark.parametrize("fault", ["damaged index", "damaged code", "stale", "not to be read"])
+@pytest.mark.parametrize("fault", ["damaged", "stale", "not to be read"])
 def test_code_beside_the_module_that_cannot_be_used_is_no_error(installed, monkeypatch, fault):
+    (path,) = beside(installed)
     if fault == "stale":
         installed.write_text(MODULE + "\n")
-    if fault.startswith("damaged"):
-        (path,) = installed.parent.glob("__pycache__/*.nbi" if "index" in fault else "__pycache__/*.nbc")
+    if fault == "damaged":
         path.write_bytes(path.read_bytes()[:100])
     if fault == "not to be read":
-        real = IndexDataCacheFile._load_index
+        real = machine_code.read_own
 
-        def load(self):
-            if self._index_path.startswith(str(installed.parent / "__pycache__")):
+        def read(name, owners):
+            if name == str(path):
                 raise PermissionError(errno.EACCES, "Permission denied")
-            return real(self)
+            return real(name, owners)
 
-        monkeypatch.setattr(IndexDataCacheFile, "_load_index", load)
+        monkeypatch.setattr(machine_code, "read_own", read)
     filled = beside(installed)
     assert len(lines_of(installed, INTEGERS)) == 1
     assert lines_of(installed, INTEGERS) == []
@@ -363,12 +347,195 @@ def test_without_turns_every_process_compiles(module, monkeypatch, fault):
     assert lines_of(module, INTEGERS) == []
 
 
-def test_a_turn_that_lasts_too_long(module, monkeypatch):
+def test_a_process_waits_only_once_for_one_that_is_stuck(module, monkeypatch):
     """Another process may have been stopped while it compiled."""
-    monkeypatch.setattr(machine_code._Turn, "_LONGEST_WAIT", 0.2)
+    monkeypatch.setattr(machine_code._Turn, "longest_wait", 0.2)
+    slept, sleep = [], time.sleep
 
     def busy(*arguments):
         raise BlockingIOError
 
     monkeypatch.setattr(machine_code.fcntl, "lockf", busy)
+    monkeypatch.setattr(machine_code.time, "sleep", lambda seconds: slept.append(seconds) or sleep(seconds))
     assert len(lines_of(module, INTEGERS)) == 1
+    assert 0 < len(slept) <= 20
+    slept.clear()
+    module.write_text(MODULE.replace("total(", "other(") + MODULE)
+    assert len(lines_of(module, INTEGERS, REALS)) == 1
+    assert slept == []
+
+
+def poison(folder):
+    """Let each file of machine code leave a mark beside it when it is unpickled, as who can write it may."""
+    for path in folder.rglob("*.nbc"):
+        code = pickle.dumps(Mark(path.with_suffix(".ran")))
+        head = path.read_bytes()[: machine_code._HEAD - 4]
+        path.write_bytes(machine_code._make_head(head, code) + code)
+
+
+class Mark:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (self.path,))
+
+
+def list_marks(folder):
+    return list(folder.rglob("*.ran"))
+
+
+def test_code_of_this_user_is_run(module, tmp_path):
+    """Otherwise the next test could not fail."""
+    lines_of(module, INTEGERS)
+    poison(tmp_path / "cache")
+    lines_of(module, INTEGERS)
+    assert len(list_marks(tmp_path)) == 1
+
+
+def give(path):
+    os.chown(path, 65534, 65534)
+
+
+CHANGES = {
+    "another user": give,
+    "writable by the group": lambda path: path.chmod(path.stat().st_mode | 0o020),
+    "writable by others": lambda path: path.chmod(path.stat().st_mode | 0o002),
+    "sticky": lambda path: path.chmod(0o1777),
+}
+WHAT = {
+    "file": lambda folder: next(folder.rglob("*.nbc")),
+    "folder": lambda folder: next(folder.rglob("*.nbc")).parent,
+    "chosen": lambda folder: folder,
+    "above": lambda folder: folder.parent,
+}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+@pytest.mark.parametrize("how", CHANGES)
+@pytest.mark.parametrize("what", WHAT)
+@pytest.mark.parametrize("where", ["NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"])
+def test_code_that_others_may_have_written_is_not_run(tmp_path, monkeypatch, where, what, how):
+    module = tmp_path / "module" / "module.py"
+    module.parent.mkdir()
+    module.write_text(MODULE)
+    (module.parent / "__pycache__").write_text("")
+    folder = tmp_path / "mine" / "cache"
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(folder) if where == "NUMBA_CACHE_DIR" else "")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", os.devnull)
+    if where != "NUMBA_CACHE_DIR":
+        monkeypatch.setenv(where, str(folder))
+    lines_of(module, INTEGERS)
+    poison(folder)
+    CHANGES[how](WHAT[what](folder))
+    forget()
+    lines_of(module, INTEGERS)
+    is_own = how == "sticky" and what in ("above", "chosen")  # in these, each may rename only what is his
+    assert len(list_marks(folder)) == is_own
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+@pytest.mark.parametrize("given", ["all", "code"])
+def test_code_beside_a_module_counts_if_it_is_of_the_owner_of_the_module(tmp_path, monkeypatch, given):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
+    module = tmp_path / "module" / "module.py"
+    module.parent.mkdir()
+    module.write_text(MODULE)
+    lines_of(module, INTEGERS)
+    poison(module.parent)
+    for path in [*module.parent.rglob("*"), module.parent]:
+        if given == "all" or path.suffix == ".nbc":
+            give(path)
+    forget()
+    lines_of(module, INTEGERS)
+    assert len(list_marks(module.parent)) == (given == "all")
+
+
+@pytest.mark.parametrize("odd", ["pipe", "folder", "link", "link to itself", "device"])
+def test_what_is_no_file_is_as_if_not_there(module, tmp_path, odd):
+    lines_of(module, INTEGERS)
+    (path,) = cached(module)
+    poison(tmp_path / "cache")
+    kept = path.rename(tmp_path / "kept.nbc")
+    if odd == "pipe":
+        os.mkfifo(path)
+    elif odd == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to({"link": kept, "link to itself": path, "device": "/dev/zero"}[odd])
+    assert len(lines_of(module, INTEGERS)) == 1
+    assert not list_marks(tmp_path)
+    assert len(lines_of(module, INTEGERS)) == (odd == "folder")  # nothing can take its place
+
+
+@pytest.mark.parametrize("odd", ["pipe", "folder", "link"])
+def test_a_lock_that_is_no_file(module, tmp_path, odd):
+    lines_of(module, REALS)
+    (lock,) = tmp_path.rglob("turns.lock")
+    lock.unlink()
+    make = {"pipe": os.mkfifo, "folder": Path.mkdir, "link": lambda path: path.symlink_to(tmp_path / "elsewhere")}
+    make[odd](lock)
+    for key in [key for key in machine_code._Turn._files if key[1] == str(lock.parent)]:
+        os.close(machine_code._Turn._files.pop(key))
+    assert len(lines_of(module, INTEGERS)) == 1
+    assert lines_of(module, INTEGERS) == []
+    assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.mark.parametrize("mask", [0o002, 0o077])
+def test_any_umask_leaves_code_that_can_be_used(module, tmp_path, monkeypatch, mask):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "new" / "cache"))
+    before = os.umask(mask)
+    try:
+        assert len(lines_of(module, INTEGERS)) == 1
+    finally:
+        os.umask(before)
+    forget()
+    assert lines_of(module, INTEGERS) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+def test_nothing_is_made_in_the_folder_of_another_user(module, tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
+    (module.parent / "__pycache__").write_text("")
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "numba").symlink_to(tmp_path / "elsewhere")
+    give(theirs)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(theirs))
+    assert "in every run" in lines_of(module, INTEGERS)[0]
+    (theirs / "numba").unlink()
+    forget()
+    assert "in every run" in lines_of(module, INTEGERS)[0]
+    assert not list(theirs.iterdir()) and not list((tmp_path / "elsewhere").iterdir())
+
+
+CHECKED = """
+from nsys2prv_ng.runtime.jit import announce_compilation, compiled
+
+@compiled
+def halve(value):
+    assert value % 2 == 0
+    return value // 2
+
+with announce_compilation(lambda line: print("compiling")):
+    try:
+        print(halve(3))
+    except AssertionError:
+        print("odd")
+"""
+
+
+@pytest.mark.slow
+def test_without_assertions_code_is_kept_apart(tmp_path):
+    (tmp_path / "checked.py").write_text(CHECKED)
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    said = []
+    for flags in ([], ["-O"], ["-OO"], [], ["-O"], ["-OO"]):
+        command = [sys.executable, *flags, "-c", "import checked"]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        said.append(done.stdout.split())
+    assert said == [["compiling", "odd"], *[["compiling", "1"]] * 2, ["odd"], ["1"], ["1"]]

@@ -51,7 +51,7 @@ def run(cache: Path, *arguments: str) -> str:
 
 def list_kept(cache: Path) -> set[str]:
     """Return the kernels whose machine code is kept."""
-    return {path.name.split("-")[0] for path in cache.rglob("*.nbi")}
+    return {path.name.split("-")[0] for path in cache.rglob("*.nbc")}
 
 
 def test_another_process_compiles_once_for_all_runs(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_what_is_kept_is_not_compiled_again(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(precompile, "ALL", ("runtime",))
     assert precompile.compile_all() == (2, 2)
-    [kept, _] = sorted(tmp_path.rglob("*.nbi"))
+    [kept, _] = sorted(tmp_path.rglob("*.nbc"))
     kept.unlink()
     assert precompile.compile_all() == (2, 1)
     assert precompile.compile_all() == (2, 0)

@@ -93,3 +93,10 @@ def test_a_window_to_paste_contains_the_time_and_little_more(begin: int, length:
     assert low is not None and high is not None
     assert begin - length / 100 <= low <= begin
     assert begin + length <= high <= begin + length * 1.01
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"), [(-124_479_910, "-124 ms"), (-999, "-999 ns"), (-0.4, "0 ns"), (1_500, "1.50 us")]
+)
+def test_times_have_units_and_few_digits_whatever_their_sign(ns, text):
+    assert format_time(ns) == text

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from io import TextIOWrapper
 from pathlib import Path
 
+from nsys2prv_ng.runtime.files import open_input
 from nsys2prv_ng.value_class import ValueClass
 
 SHOWN_LINES = 5
@@ -97,7 +99,7 @@ def read_lines(path: Path, findings: Findings, consequence: str, *, warns: bool 
     problems, and become U+FFFD.
     """
     note = findings.warn if warns else findings.add
-    with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+    with TextIOWrapper(open_input(path), encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
         for number, raw in enumerate(lines, 1):
             line = raw.removesuffix("\n")
             if "\r" in line:

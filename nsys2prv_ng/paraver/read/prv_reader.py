@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.read.problems import Findings
+from nsys2prv_ng.runtime.files import open_input
 from nsys2prv_ng.value_class import ValueClass
 
 MAX_OBJECTS = 65535
@@ -223,7 +224,7 @@ class TraceStream:
         self._progress = progress
         self._reported = 0
         try:
-            self._raw = path.open("rb")
+            self._raw = open_input(path)
         except OSError as error:
             raise TranslationError(f"{path}: cannot be read: {error.strerror}") from None
         self._bytes: gzip.GzipFile | BufferedReader = self._raw

@@ -187,9 +187,9 @@ def describe_change(scenario: Scenario) -> str:
     how = None if change is None else _HOW.get(change.factor)
     if change is None or how is None or change.target not in what.NAMED or change.ranks is not None:
         return f"with {quote_name(scenario.change)}"
-    subject = quote_name(change.name)
+    subject = quote_name(change.label)
     if change.target == what.KERNEL:
         subject = f"kernel {subject}"
     elif change.target == what.CLASS:
-        subject = "kernels of no known class" if change.name == OTHER else f"{clean_name(change.name)} kernels"
+        subject = "kernels of no known class" if change.name == OTHER else f"{clean_name(change.label)} kernels"
     return f"if {subject} took {how}"

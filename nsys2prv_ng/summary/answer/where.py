@@ -195,7 +195,7 @@ def _find_slowest_change(case: Case) -> Found:
     """Return the range or call whose change saves most, if idle times of GPUs are not known."""
     changes = (change for each in case.changes for change in each.changes if change.target in (what.RANGE, what.CALL))
     change = next(changes, None)
-    return ([], "") if change is None else ([Place(kind=change.target, name=change.name)], quote_name(change.name))
+    return ([], "") if change is None else ([Place(kind=change.target, name=change.label)], quote_name(change.label))
 
 
 def find_slow_steps(case: Case) -> Found:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.runtime.files import write_atomically
+from nsys2prv_ng.runtime.files import read_input, write_atomically
 from nsys2prv_ng.summary.efficiency import numbers
 from nsys2prv_ng.version import __version__
 
@@ -51,7 +51,7 @@ def write_talp(efficiency: numbers.EfficiencyNumbers | None, start_utc_ns: int, 
     file = Path(folder) / f"{resources['numMpiRanks']}-processes-{resources['numGpus']}-gpus-{stamp}.json"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        kept = file.read_text(encoding="utf-8") if file.exists() else ""
+        kept = read_input(file).decode() if file.exists() else ""
     except FileExistsError:
         raise TranslationError(f"{folder}: is not a folder; choose another name") from None
     except (OSError, ValueError) as error:

@@ -1,0 +1,93 @@
+"""Characters that a terminal does not show, whatever brings them there."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import sys
+import unicodedata
+
+import pytest
+
+from nsys2prv_ng.errors import TranslationError, escape_unprintable
+from nsys2prv_ng.html.names import clean
+from nsys2prv_ng.inspection.text import escape_text
+from nsys2prv_ng.text.names import clean_name
+from tests.cli.program_runs import run
+from tests.conftest import SAMPLES
+
+HIDDEN = "\u202e\u2066\U000e0041\u200b\x1b[31m\u2028"
+
+
+def is_hidden(letter):
+    """Whether it may do harm: by its category in the Unicode standard."""
+    category = unicodedata.category(letter)
+    return (category.startswith("C") and letter not in "\u200c\u200d") or category in ("Zl", "Zp")
+
+
+def write_error(text):
+    return str(TranslationError(text))
+
+
+@pytest.mark.parametrize("escape", [escape_unprintable, clean_name, clean, escape_text, write_error])
+def test_every_character(escape):
+    for code in range(sys.maxunicode + 1):
+        letter = chr(code)
+        shown = escape(f"a{letter}b")
+        assert not any(map(is_hidden, shown)), hex(code)
+        if not is_hidden(letter) and unicodedata.category(letter) != "Zs":
+            assert shown == f"a{letter}b" or escape is escape_text, hex(code)
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """A report with such characters in its names of ranges, kernels, processes and GPUs, and in its own."""
+    path = tmp_path_factory.mktemp("hostile") / "r\u202e.sqlite"
+    shutil.copy(SAMPLES / "single-graph.sqlite", path)
+    with sqlite3.connect(path) as report:
+        for table, column in (("StringIds", "value"), ("TARGET_INFO_GPU", "name")):
+            is_text = f"typeof({column}) = 'text' and {column} not like 'cu%' and length({column}) > 2"
+            report.execute(f"update {table} set {column} = {column} || ? where {is_text}", (HIDDEN,))
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["summary", "--details", "{report}"],
+        ["what-if", "{report}"],
+        ["inspect", "{report}"],
+        ["compare", "--all", "{report}", "--", "{report}"],
+        ["compare", "--markdown", "--all", "{report}", "--", "{report}"],
+        ["{report}", "{folder}/o\u202e.prv", "--verbose", "--summary", "--force"],
+        ["check", "{folder}/none\u202e.prv"],
+        ["{folder}/none\u202e.sqlite", "o.prv"],
+        ["help", "\u202e"],
+        ["summary", "--\u202e"],
+        ["summary", "--ranks", "\u202e", "{report}"],
+        ["cfgs", "--install", "{folder}/c\u202e"],
+        ["{report}\u202e", "--help"],
+    ],
+)
+def test_every_command(hostile, tmp_path, words):
+    done = run(*(word.format(report=hostile, folder=tmp_path) for word in words))
+    text = (done.stdout + done.stderr).replace("\n", "")
+    assert text and not any(map(is_hidden, text))
+    assert "Traceback" not in text and "internal error" not in text
+
+
+@pytest.mark.slow
+def test_checks_of_a_trace(hostile, tmp_path):
+    trace = tmp_path / "o\u202e.prv"
+    assert run(hostile, trace).returncode == 0
+    for option in ([], [tmp_path / "none\u202e.cfg"]):
+        done = run("check", trace, *option)
+        assert not any(map(is_hidden, (done.stdout + done.stderr).replace("\n", "")))
+        assert option or "o?.prv: " in done.stdout
+
+
+def test_what_was_printable_stays():
+    assert escape_unprintable("\u05d0\u0645 \u00a0\u3000 \U0001f468\u200d\U0001f4bb e\u0301") == (
+        "\u05d0\u0645 \u00a0\u3000 \U0001f468\u200d\U0001f4bb e\u0301"
+    )
