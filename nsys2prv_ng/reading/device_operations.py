@@ -20,6 +20,9 @@ from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.diagnostics import AS_WHOLE, BY_NODE
 
+HOST_FUNCTION = 32
+"""Kind of a host function that a stream runs, beside the kinds of operations on GPUs."""
+
 
 class Launches(NamedTuple):
     """n operations (place, start in ns) and the first call that launched each (place of the thread, start in ns)."""
@@ -47,7 +50,7 @@ def load_launches(report: ReportRecords, store: Store) -> Launches:
 class DeviceOperations(NamedTuple):
     """n operations on streams: place, begin and end (ns), index of the name, whether it is a CUDA graph node.
 
-    `kind`: COMPUTE, COMMUNICATION, MEMORY, or WHOLE_GRAPH for a graph traced as a whole.
+    `kind`: COMPUTE, COMMUNICATION, MEMORY, WHOLE_GRAPH for a graph traced as a whole, or HOST_FUNCTION.
     """
 
     place: IntArray
@@ -66,11 +69,14 @@ _TYPES = {
 }
 
 
-def load_device_operations(report: ReportRecords, store: Store) -> DeviceOperations:
-    """Return all operations of a report that ran on streams."""
+_HOST_TYPES = {source_names.HOST_FUNCTIONS: {types.HOST_FUNCTION: HOST_FUNCTION}}
+
+
+def load_device_operations(report: ReportRecords, store: Store, *, host_functions: bool = False) -> DeviceOperations:
+    """Return all operations of a report that ran on GPUs, and if asked the `host_functions` that streams ran."""
     names: list[str] = []
     columns: list[tuple[IntArray, ...]] = [tuple(np.zeros(0, np.int64) for _ in range(6))]
-    for source, kinds in _TYPES.items():
+    for source, kinds in {**_TYPES, **(_HOST_TYPES if host_functions else {})}.items():
         events = load_opened_events(report, source, store)
         is_node = events.get_values(types.GRAPH_NODE_ID) != ABSENT
         numbered = number_lines(events, kinds, names)
