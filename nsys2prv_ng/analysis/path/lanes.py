@@ -86,7 +86,7 @@ class _Loaded(NamedTuple):
 
 def load_lanes(job: Job, waits: Waits, span: Span | None = None) -> Lanes:
     """Load everything that the critical path can run over, or only what runs in a span of time (ns)."""
-    numbers = _number_places(job.reports)
+    numbers = number_places(job.reports)
     reports = list(zip(job.reports, job.whole.rows, numbers, strict=True))
     store = job.store  # otherwise the whole job would be sent with each report
     loaded = list(job.engine.map(lambda report: _load_report(*report, store, span), reports))
@@ -128,7 +128,7 @@ def load_lanes(job: Job, waits: Waits, span: Span | None = None) -> Lanes:
     )
 
 
-def _number_places(reports: Sequence[ReportRecords]) -> list[PlaceNumbers]:
+def number_places(reports: Sequence[ReportRecords]) -> list[PlaceNumbers]:
     """Number the threads, processes, streams and devices of all reports."""
     numbers = []
     first = np.zeros((4, 1), np.int64)

@@ -424,9 +424,10 @@ QUEUED = Bottleneck(
     rule="no bound saves 5%, and GPU idle time between queued operations, or in CUDA graphs, is the largest loss",
     loss=("queued_ns", "graph_ns"),
     sentence=_OF_GPU_TIME,
+    places=where.find_queued,
     hint="look for dependencies: events, blocking streams, small nodes of graphs; use more streams",
     preset="analysis/queue_delay",
-    evidence=("efficiency",),
+    evidence=("efficiency", "gpus"),
 )
 UNEXPLAINED = Bottleneck(
     key="unexplained gaps",

@@ -158,6 +158,18 @@ def find_host(case: Case) -> Found:
     return places, f"{text}; mostly {inside}" if 2 * ns > by_range[places[0].name] else text
 
 
+def find_queued(case: Case) -> Found:
+    """Return what operations waited for that were launched in time, as far as reports show it."""
+    times, whole = Counter[str](), 0
+    for gpu in case.summary.gpus:
+        for cause in gpu.idle_causes or []:
+            if cause.cause in ("queued", "graph"):
+                whole += cause.ns
+                times[cause.call] += cause.ns
+    del times[""]
+    return _describe("wait", times, whole, "queued idle time")
+
+
 def find_launches(case: Case) -> Found:
     """Return what hosts were in, how many operations are launched a step, and how little each computes."""
     places, text = find_host(case)
