@@ -87,7 +87,7 @@ def _list_layers(report: ReportRecords, store: Store, waiting: Waiting, names: N
     if not has_functions and not (waits and numbers.device.max(initial=0) > 0):
         return []  # events of the GPU's own operations do not explain why it is idle
     texts = Names()
-    operations = load_operations(report, store, texts, numbers, host_functions=True)
+    operations = load_operations(report, store, texts, numbers)
     begin, end, stream = (operations[column] for column in ("begin", "end", "stream"))
     functions = np.flatnonzero(operations["kind"] == HOST_FUNCTION)
     name = names.number([f"host function {text}" for text in texts.texts], operations["name"][functions])

@@ -53,7 +53,7 @@ class Lanes(ValueClass):
     operation_row: IntArray
     operation_name: IntArray
     operation_kind: IntArray
-    """COMPUTE, COMMUNICATION, MEMORY, or WHOLE_GRAPH for a graph traced as a whole that may contain NCCL."""
+    """COMPUTE, COMMUNICATION, MEMORY, HOST_FUNCTION, or WHOLE_GRAPH for a graph traced whole that may have NCCL."""
     launch: IntArray
     """The operation whose launch counts: itself, or for a node of a CUDA graph an earlier node; else NONE."""
     calls: PathCalls

@@ -29,11 +29,9 @@ _PAGEABLE = 1
 """Value of MEMORY_SOURCE_KIND and MEMORY_DESTINATION_KIND."""
 
 
-def load_operations(
-    report: ReportRecords, store: Store, names: Names, numbers: PlaceNumbers, *, host_functions: bool = False
-) -> dict[str, IntArray]:
-    """Return the operations of a report, and the `host_functions` that streams run, ordered by stream and start."""
-    operations = load_device_operations(report, store, host_functions=host_functions)
+def load_operations(report: ReportRecords, store: Store, names: Names, numbers: PlaceNumbers) -> dict[str, IntArray]:
+    """Return what the streams of a report run, host functions included, ordered by stream and start."""
+    operations = load_device_operations(report, store, host_functions=True)
     stream = numbers.stream[operations.place]
     order = np.lexsort((operations.end, operations.begin, stream))
     place, begin = operations.place[order], operations.begin[order]
