@@ -36,6 +36,7 @@ from nsys2prv_ng.reading.opened_events import Names, load_opened_events
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.sources.registry import GPU_OPERATIONS
+from nsys2prv_ng.text.names import HOST_FUNCTION as NAMED_FUNCTION
 
 EVENT, OTHER_PROCESS = "cudaStreamWaitEvent", "another process on the GPU"
 """Names of what is no host function."""
@@ -90,7 +91,7 @@ def _list_layers(report: ReportRecords, store: Store, waiting: Waiting, names: N
     operations = load_operations(report, store, texts, numbers)
     begin, end, stream = (operations[column] for column in ("begin", "end", "stream"))
     functions = np.flatnonzero(operations["kind"] == HOST_FUNCTION)
-    name = names.number([f"host function {text}" for text in texts.texts], operations["name"][functions])
+    name = names.number([f"{NAMED_FUNCTION} {text}" for text in texts.texts], operations["name"][functions])
     flat = flatten(stream[functions], begin[functions], end[functions], name)
     layers = [_find_functions(flat, numbers.stream[waiting.place], waiting)]
     if waits:

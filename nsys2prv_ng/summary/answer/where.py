@@ -160,14 +160,8 @@ def find_host(case: Case) -> Found:
 
 def find_queued(case: Case) -> Found:
     """Return what operations waited for that were launched in time, as far as reports show it."""
-    times, whole = Counter[str](), 0
-    for gpu in case.summary.gpus:
-        for cause in gpu.idle_causes or []:
-            if cause.cause in ("queued", "graph"):
-                whole += cause.ns
-                times[cause.call] += cause.ns
-    del times[""]
-    return _describe("wait", times, whole, "queued idle time")
+    named = {name: ns for name, ns in case.queued_waits.items() if name}
+    return _describe("wait", named, case.queued_waits.total(), "queued idle time")
 
 
 def find_launches(case: Case) -> Found:
