@@ -51,19 +51,11 @@ class Waiting(NamedTuple):
     place: IntArray
 
 
-class NamedWaits(NamedTuple):
-    """Pieces of such parts: index of the gap, begin and end (ns), and an index into `names`; NOTHING without a name."""
+def name_waits(job: Job, index: int, waiting: Waiting, ended: Ended, names: Names) -> FlatStates:
+    """Split the parts of gaps of a report (by its index) by what their operations waited for.
 
-    gap: IntArray
-    begin: IntArray
-    end: IntArray
-    name: IntArray
-    names: list[str]
-
-
-def name_waits(job: Job, index: int, waiting: Waiting, ended: Ended) -> NamedWaits:
-    """Split the parts of gaps of a report (by its index) by what their operations waited for."""
-    names = Names()
+    Return pieces: row is the index of the gap, and state the number of the name in `names`; NOTHING without one.
+    """
     layers = _list_layers(job.reports[index], job.store, waiting, names) if waiting.gap.size else []
     taken = ended.find_others(index, waiting)
     if taken.size:
@@ -73,7 +65,7 @@ def name_waits(job: Job, index: int, waiting: Waiting, ended: Ended) -> NamedWai
     flat = FlatStates(part, waiting.begin, waiting.end, np.full(part.size, NOTHING))
     for layer in layers:
         flat = overlay(flat, layer)
-    return NamedWaits(waiting.gap[flat.row], flat.begin, flat.end, flat.state, names.texts)
+    return flat._replace(row=waiting.gap[flat.row])
 
 
 # ---- host functions and events ---------------------------------------------------------------------------------------

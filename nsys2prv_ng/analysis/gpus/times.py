@@ -26,12 +26,13 @@ from nsys2prv_ng.analysis.gpus.activity import (
     load_gaps,
     measure_activity,
 )
-from nsys2prv_ng.analysis.gpus.queued import NamedWaits, Waiting, list_ended, name_waits
+from nsys2prv_ng.analysis.gpus.queued import Waiting, list_ended, name_waits
 from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges
 from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, sum_table, take_rows
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.intervals.step_functions import NOTHING, make_row_steps, split_at_steps
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
@@ -175,13 +176,13 @@ def _list_parts(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps, na
         host = Host(report, calls, gap[late], begin[late], returned[late], launches.thread[late])
         yield from _split_by_host(host, names, job.store)
         waiting = Waiting(gap[queued], returned[queued], end[queued], launches.place[queued])
-        yield _name_waiting(name_waits(job, index, waiting, ended), QUEUED, names)
+        yield _make_columns(name_waits(job, index, waiting, ended, names), QUEUED)
         left = np.setdiff1d(left, gap)
     for index in group:
         gap, place = _find_graph_nodes(job.reports[index], devices.rows_of_reports[index], gaps.take(left), job.store)
         gap = left[gap]
         waiting = Waiting(gap, gaps.begin[gap], gaps.end[gap], place)
-        yield _name_waiting(name_waits(job, index, waiting, ended), GRAPH, names)
+        yield _make_columns(name_waits(job, index, waiting, ended, names), GRAPH)
         left = np.setdiff1d(left, gap)
     yield _keep_whole(gaps, left, UNKNOWN)
 
@@ -189,18 +190,13 @@ def _list_parts(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps, na
 def _keep_whole(gaps: Gaps, which: IntArray, cause: str) -> _Columns:
     """Return each of the gaps `which` as one piece."""
     nothing = np.full(which.size, NOTHING, np.int64)
-    return which, gaps.begin[which], gaps.end[which], _fill_cause(which, cause), nothing, nothing
+    return _make_columns(FlatStates(which, gaps.begin[which], gaps.end[which], nothing), cause)
 
 
-def _fill_cause(gap: IntArray, cause: str) -> IntArray:
-    return np.full(gap.size, CAUSES.index(cause), np.int64)
-
-
-def _name_waiting(named: NamedWaits, cause: str, names: Names) -> _Columns:
-    """Return pieces in which operations that were launched waited."""
-    nothing = np.full(named.gap.size, NOTHING, np.int64)
-    call = names.number(named.names, named.name)
-    return named.gap, named.begin, named.end, _fill_cause(named.gap, cause), nothing, call
+def _make_columns(pieces: FlatStates, cause: str) -> _Columns:
+    """Return pieces (row: index of the gap, state: number of the call) without a range."""
+    gap, begin, end, call = pieces
+    return gap, begin, end, np.full(gap.size, CAUSES.index(cause)), np.full(gap.size, NOTHING), call
 
 
 class Host(NamedTuple):
@@ -225,7 +221,7 @@ def _split_by_host(host: Host, names: Names, store: Store) -> Iterator[_Columns]
         pieces = split_at_steps(by_range.begin, by_range.end, make_row_steps(calls.flat, thread))
         gap, in_range = (column[pieces.interval] for column in (host.gap[part][by_range.interval], by_range.value))
         in_range, in_call = names.number(ranges.names, in_range), names.number(calls.names, pieces.value)
-        yield gap, pieces.begin, pieces.end, _fill_cause(gap, HOST), in_range, in_call
+        yield gap, pieces.begin, pieces.end, np.full(gap.size, CAUSES.index(HOST)), in_range, in_call
 
 
 # ---- launches --------------------------------------------------------------------------------------------------------
