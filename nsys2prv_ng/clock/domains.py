@@ -15,10 +15,10 @@ SAME_BOOT_NS = 10**9
 def assign_nodes(reports: Sequence[Metadata]) -> tuple[list[int], list[str]]:
     """Return the index of each report's node, and the names of the nodes.
 
-    Reports belong to one node if they agree in NSYS_HW_ID, and their exports have times of one clock. If neither has
-    NSYS_HW_ID, their host names must agree, and so must the times at which the machines booted, if both exports record
-    them. Nodes are in the order of their first report. A node that shares its host name with an earlier one is named
-    `host (2)`, and so on.
+    Reports belong to one node if they agree in NSYS_HW_ID, and their exports have times of one clock and say when they
+    were captured. If neither has NSYS_HW_ID, their host names must agree, and so must the times at which the machines
+    booted, if both exports record them. Nodes are in the order of their first report. A node that shares its host name
+    with an earlier one is named `host (2)`, and so on.
     """
     index, seen = _group_by_node(reports)
     names: list[str] = []
@@ -29,7 +29,7 @@ def assign_nodes(reports: Sequence[Metadata]) -> tuple[list[int], list[str]]:
 
 
 def _are_on_one_node(a: Metadata, b: Metadata) -> bool:
-    return a.clock == b.clock and _are_on_one_machine(a, b)
+    return a.clock == b.clock and None not in (a.utc_of_zero, b.utc_of_zero) and _are_on_one_machine(a, b)
 
 
 def _are_on_one_machine(a: Metadata, b: Metadata) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +35,6 @@ NO_SOURCE = "no source reads this table"
 NO_PAYLOADS = "the export lacks the payloads of NCCL's calls"
 
 _GRAPH_NODE = GRAPH_COLUMNS[0]
-_PARTIAL_EXPORT = {"EXPORT_PARAM_TABLES_TO_EXPORT": "tables", "EXPORT_PARAM_TIMES_TO_EXPORT": "times"}
 
 
 @dataclass(eq=False, repr=False)
@@ -117,7 +116,7 @@ def _read_contents(database: Database) -> ReportContents:
         not_translated=not_translated,
         obstacles=_find_obstacles(database, metadata.schema_version),
         diagnostics=read_diagnostics(database),
-        warnings=[*metadata.warnings, *_warn_of_partial_export(export_settings)],
+        warnings=metadata.warnings,
         graphs=_list_traced_graphs(database),
     )
 
@@ -227,12 +226,3 @@ def _find_obstacles(database: Database, schema_version: str) -> list[Obstacle]:
         why += f" again with another version of nsys, or translate without the sources {', '.join(sources)}"
         obstacles.append(Obstacle(sources, why))
     return obstacles
-
-
-# ---- the export ------------------------------------------------------------------------------------------------------
-
-
-def _warn_of_partial_export(settings: Mapping[str, str]) -> list[str]:
-    """Return a warning if the export contains only a part of the report."""
-    chosen = [f"{part} {settings[name]}" for name, part in _PARTIAL_EXPORT.items() if settings.get(name)]
-    return [f"the export holds only a part of the report ({', '.join(chosen)})"] if chosen else []

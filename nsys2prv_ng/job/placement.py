@@ -12,7 +12,8 @@ empty. Reports that are not of one job are refused: their trace would combine un
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from dataclasses import replace
+from itertools import accumulate, count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,9 +21,10 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import BoolArray
-from nsys2prv_ng.clock.alignment import ReportClock, align_clocks, find_offsets, match_reports_on_utc
+from nsys2prv_ng.clock.alignment import NONE, ReportClock, align_clocks, find_offsets, match_reports_on_utc
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.applying import ClockMap
+from nsys2prv_ng.clock.contradictions import part_nodes
 from nsys2prv_ng.clock.domains import assign_nodes
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.job.dropping import cut_result, drop_folded, drop_short, has_folded_events, take_folded
@@ -86,10 +88,30 @@ def align_reports(read: Sequence[ReadReport], way: str | Path, evidence: Sequenc
         for report, node, part in zip(read, nodes, shown, strict=True)
     ]
     operations, matches = match_reports_on_utc(clocks)
+    nodes, origins = part_nodes(operations, nodes) if way != NONE else (nodes, [])
+    warnings: list[str] = []
+    if origins:
+        clocks = [replace(clock, node=node) for clock, node in zip(clocks, nodes, strict=True)]
+        operations, matches = match_reports_on_utc(clocks)
+        names, warnings = _name_parted(names, origins)
     alignment, maps = align_clocks(way, clocks, names, matches)
+    alignment.warnings += warnings
     reports = [report.place_on(node, clock) for report, node, clock in zip(read, nodes, maps, strict=True)]
     to_join = [report.results for report in read]
     return AlignedReports(reports, names, alignment, operations, find_offsets(clocks)[1], to_join)
+
+
+def _name_parted(names: Sequence[str], origins: Sequence[tuple[int, int]]) -> tuple[list[str], list[str]]:
+    """Return the names of all nodes, and a warning for each node whose reports are on several, as `part_nodes` says."""
+    named = [*names]
+    for _, node in origins:
+        named.append(next(name for k in count(2) if (name := f"{names[node]} ({k})") not in named))
+    warnings = [
+        f"reports of {names[node]} cannot have one clock, by their collectives: several machines have this name, or the"
+        " time was set between captures; it is shown as several nodes"
+        for node in sorted({node for _, node in origins})
+    ]
+    return named, warnings
 
 
 def show_captures_if_empty(reports: Sequence[ReportRecords], store: Store) -> bool:

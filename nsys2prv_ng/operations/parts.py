@@ -28,6 +28,8 @@ SYNCHRONISING, FROM_ROOT, TO_ROOT, OTHER, LOOSE = range(5)
 """Which ranks wait in an operation: all for all, all for the root, the root for all, or unknown.
 
 LOOSE operations cannot be matched; their kernels or calls count nevertheless."""
+STREAM = "nccl stream "
+"""Start of the names of streams of NCCL kernels, which stand for communicators if no call records these."""
 
 
 class Collectives(NamedTuple):

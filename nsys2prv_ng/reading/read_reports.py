@@ -29,6 +29,7 @@ from nsys2prv_ng.runtime.jit import load_numba
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
 from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
+from nsys2prv_ng.sources.cuda.lost_kernels import warn_of_lost_kernels
 from nsys2prv_ng.sources.registry import SOURCES
 from nsys2prv_ng.sources.shared.reasons import NO_ROW, OTHER_PROGRAM
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
@@ -185,6 +186,7 @@ def read_report(
             if sum(run.size for run in result.runs) >= _LARGE:
                 give_back_freed_memory()
             tick(1)
+        metadata.warnings += warn_of_lost_kernels(reader)
         evidence = _collect_evidence(reader, results, evidence_sources)
         if reader.places.only_observed or reader.places.has_idle_threads():
             _note_other_calls(database, reader)

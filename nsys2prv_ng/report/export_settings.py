@@ -45,6 +45,19 @@ def read_export_settings(database: Database) -> dict[str, str]:
     return {name: str(value) for name, value in pairs if value is not None}
 
 
+_PARTIAL = {"EXPORT_PARAM_TABLES_TO_EXPORT": "tables", "EXPORT_PARAM_TIMES_TO_EXPORT": "times"}
+
+
+def check_parts(settings: Mapping[str, str]) -> list[str]:
+    """Return warnings if an export contains only a part of its report, or more than its report."""
+    warnings = []
+    if chosen := [f"{part} {settings[name]}" for name, part in _PARTIAL.items() if settings.get(name)]:
+        warnings.append(f"the export holds only a part of the report ({', '.join(chosen)})")
+    if settings.get("EXPORT_PARAM_APPEND", "").lower() == "true":
+        warnings.append("it was made with --append=true: if the file existed before, events may be there twice")
+    return warnings
+
+
 def read_exported_times(
     database: Database, utc_of_start: int | None, settings: dict[str, str]
 ) -> tuple[int | None, str]:

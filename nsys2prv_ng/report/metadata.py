@@ -20,6 +20,7 @@ from nsys2prv_ng.report.database import NULL, Among, Database
 from nsys2prv_ng.report.export_settings import (
     CAPTURE,
     SYSTEM,
+    check_parts,
     check_schema_version,
     read_export_settings,
     read_exported_times,
@@ -34,6 +35,7 @@ Keys = TypeVar("Keys", int, IntArray)
 PID_MASK = 0xFFFFFF
 _ALLOWED_ENVIRONMENT = re.compile(
     r"SLURM_(?!JWT)\w+|(OMPI_COMM_WORLD|PMI|PMIX|MV2_COMM_WORLD)_(\w+_)?(RANK|SIZE)|(LOCAL_|NODE_)?RANK|(LOCAL_)?WORLD_SIZE"
+    r"|PALS_RANKID|(FLUX_TASK|JSM_NAMESPACE)_RANK|FLUX_JOB_SIZE|JSM_NAMESPACE_SIZE"
     r"|CUDA_VISIBLE_DEVICES|NSYS_HW_ID|NSYS_SYSTEM_ID"
 )
 """The only variables that may be read from a captured environment, which can contain secrets."""
@@ -45,11 +47,21 @@ _RANKS, _RANK = "No. of ranks", "Rank"
 
 _RANK_VARIABLES = {
     "RANK": ("WORLD_SIZE",),
-    "SLURM_PROCID": ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
     "OMPI_COMM_WORLD_RANK": ("OMPI_COMM_WORLD_SIZE",),
+    "MV2_COMM_WORLD_RANK": ("MV2_COMM_WORLD_SIZE",),
     "PMI_RANK": ("PMI_SIZE",),
+    "SLURM_PROCID": ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
+    "PMIX_RANK": (),
+    "PALS_RANKID": (),
+    "FLUX_TASK_RANK": ("FLUX_JOB_SIZE",),
+    "JSM_NAMESPACE_RANK": ("JSM_NAMESPACE_SIZE",),
 }
-"""Variables in which launchers store the rank of a process, by preference, each with those for the number of ranks."""
+"""Variables in which launchers store the rank of a process, by preference, each with those for the number of ranks.
+
+What mpirun sets comes before SLURM_PROCID: in a batch script, its processes inherit the script's SLURM_PROCID, or that
+of the daemon which started them. srun sets what it has of the others to the same rank. The last four are of PMIx, Cray
+PALS, Flux and IBM JSM.
+"""
 _JOB_SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
@@ -156,7 +168,7 @@ class Metadata(ValueClass):
         """Return the name of a process. PROCESSES lacks some profiled processes, but their main threads have names."""
         pid = process & PID_MASK
         name = self.processes.get(process) or self.threads.get(get_main_thread(process)) or ""
-        return name.rsplit("/", 1)[-1] or f"process {pid}"
+        return re.split(r"[/\\]", name)[-1] or f"process {pid}"
 
     def gpu(self, process: int, device: int) -> Gpu:
         """Return the GPU that a process calls `device`: CUDA ordinals differ from process to process."""
@@ -224,7 +236,7 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
     )
     if utc_of_zero is None:
         metadata.warnings.append("it does not say when it was captured: its time is not aligned with other reports")
-    metadata.warnings += check_schema_version(metadata.schema_version)
+    metadata.warnings += [*check_schema_version(metadata.schema_version), *check_parts(exported)]
     if database.ignored:
         metadata.warnings.append(f"tables {', '.join(database.ignored)} are not read, only those without a version")
     return metadata

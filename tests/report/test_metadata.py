@@ -22,7 +22,7 @@ from tests.sources.nccl.nccl_reports import (
     Call,
     write_nccl_report,
 )
-from tests.sources.small_reports import UTC, export
+from tests.sources.small_reports import PROCESS, UTC, export
 
 
 def metadata_of(path):
@@ -69,6 +69,65 @@ def test_environment_is_an_allow_list(tmp_path):
         "CUDA_VISIBLE_DEVICES": "0,1",
     }
     assert metadata.rank == 2
+
+
+@pytest.mark.parametrize(
+    ("launcher", "rank", "size"),
+    [
+        ("OMPI_COMM_WORLD_RANK=3;OMPI_COMM_WORLD_SIZE=4", 3, 4),
+        ("MV2_COMM_WORLD_RANK=3;MV2_COMM_WORLD_SIZE=4", 3, 4),
+        ("PMI_RANK=3;PMI_SIZE=4", 3, 4),
+        ("RANK=3;WORLD_SIZE=4;OMPI_COMM_WORLD_RANK=1", 3, 4),
+        ("", 0, 8),
+    ],
+)
+def test_a_launcher_within_a_batch_script(tmp_path, launcher, rank, size):
+    """What mpirun starts inherits the script's SLURM_PROCID, which is 0 (Lightning-AI/pytorch-lightning, 11406)."""
+    assert launched_by(tmp_path, f"SLURM_PROCID=0;SLURM_NTASKS=8;{launcher}") == (rank, size)
+
+
+@pytest.mark.parametrize(
+    ("environment", "size"),
+    [
+        ("PMIX_RANK=3", None),
+        ("PALS_RANKID=3", None),
+        ("FLUX_TASK_RANK=3;FLUX_JOB_SIZE=4", 4),
+        ("JSM_NAMESPACE_RANK=3;JSM_NAMESPACE_SIZE=4", 4),
+    ],
+)
+def test_other_launchers(tmp_path, environment, size):
+    assert launched_by(tmp_path, environment) == (3, size)
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        (("EXPORT_PARAM_TIMES_TO_EXPORT", "1s/2s"), "holds only a part of the report (times 1s/2s)"),
+        (("EXPORT_PARAM_TABLES_TO_EXPORT", "CUPTI.*"), "holds only a part of the report (tables CUPTI.*)"),
+        (("EXPORT_PARAM_APPEND", "true"), "events may be there twice"),
+        (("EXPORT_PARAM_APPEND", "false"), ""),
+        (("EXPORT_PARAM_TIMES_TO_EXPORT", ""), ""),
+    ],
+)
+def test_exports_of_parts(tmp_path, setting, says):
+    tables = {"META_DATA_EXPORT": (("name", "value"), [("EXPORT_SCHEMA_VERSION", "3.20.3"), setting])}
+    warnings = metadata_of(export(tmp_path / "a.sqlite", [""], tables)).warnings
+    assert len(warnings) == bool(says) and all(says in warning for warning in warnings)
+
+
+@pytest.mark.parametrize("path", ["/usr/bin/python3", r"C:\Users\me\python3", "python3"])
+def test_names_of_programs(tmp_path, path):
+    tables = {"PROCESSES": (("globalPid", "name"), [(PROCESS, path)])}
+    assert metadata_of(export(tmp_path / "a.sqlite", [""], tables)).get_process_name(PROCESS >> 24) == "python3"
+
+
+def launched_by(folder, environment):
+    """Return the rank and the number of ranks in a captured environment."""
+    rows = [("Hostname", "host"), ("DeviceEnvironment", environment)]
+    launched = metadata_of(
+        export(folder / "a.sqlite", [""], {"TARGET_INFO_SYSTEM_ENV": (("name", "value"), rows)})
+    ).launched
+    return launched.rank, launched.size
 
 
 @pytest.mark.slow

@@ -28,14 +28,11 @@ from nsys2prv_ng.arrays.groups import find_medians
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
-from nsys2prv_ng.clock.alignment import NONE
+from nsys2prv_ng.clock.alignment import LEAST_CAUSAL, NONE
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.matching import Operations
-from nsys2prv_ng.operations.parts import LOOSE
+from nsys2prv_ng.operations.parts import LOOSE, STREAM
 from nsys2prv_ng.report.database import NULL
-
-_LEAST_CAUSAL = 0.99
-"""Share of a group's operations without payload that must have synchronised for the group to be one communicator."""
 
 
 class Waits(NamedTuple):
@@ -187,16 +184,21 @@ def _list_unmatched(job: Job, pieces: Waits) -> Waits:
 def _find_complete(job: Job) -> BoolArray:
     """Mark the operations in which every rank of the communicator has a part.
 
-    If no call records the number of ranks, the ranks that use the communicator in the reports count, provided that no
-    rank of the job lacks a report.
+    If no call records the number of ranks, the ranks that use the communicator in the reports count, provided that all
+    ranks are known to use it or not: each rank of the job has a report, and NCCL's calls have payloads in all or none.
     """
     operations, table = job.operations, job.operations.table
     users = np.zeros(len(table.communicators), np.int64)
     if table.member.size:
         pairs = np.unique(table.communicator.astype(np.int64) << 32 | table.rank_of_member[table.member])
         np.add.at(users, pairs >> 32, 1)
-    sizes = np.array(table.sizes, np.int64)
-    expected = np.where(sizes > 0, sizes, users if not job.lacks_ranks else np.iinfo(np.int64).max)
+    sizes, unknown = np.array(table.sizes, np.int64), np.full(users.size, job.lacks_ranks)
+    by_order = np.array([name.startswith(STREAM) for name in table.communicators], np.bool_)
+    by_payload = np.zeros(users.size, np.bool_)
+    by_payload[table.communicator[table.has_communicator & ~mark_mpi(table, np.arange(table.kind.size))]] = True
+    if by_order.any() and by_payload.any():
+        unknown |= by_order | by_payload
+    expected = np.where(sizes > 0, sizes, np.where(unknown, np.iinfo(np.int64).max, users))
     count = np.diff(operations.first)
     return np.asarray(count == expected[table.communicator[operations.leader]], np.bool_)
 
@@ -217,7 +219,7 @@ def _find_doubtful_groups(
     by_order = complete & ~operations.table.has_communicator[operations.leader]
     broken = np.maximum.reduceat(verdict == rules.NOT_SYNCHRONISED, first)
     total, bad = (np.bincount(group[which], minlength=groups) for which in (by_order, by_order & broken))
-    doubtful = bad > (1 - _LEAST_CAUSAL) * total
+    doubtful = bad > (1 - LEAST_CAUSAL) * total
     low, high = np.minimum.reduceat(parts.node, first), np.maximum.reduceat(parts.node, first)
     unsure = np.zeros(groups)
     between = by_order & (low != high)

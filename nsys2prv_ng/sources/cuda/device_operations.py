@@ -141,13 +141,14 @@ CALLS = Table(RUNTIME, ("start", "end", "globalTid"), {"correlationId": NULL})
 
 
 class LaunchCalls(NamedTuple):
-    """n calls with a correlation id: process, id, start, end (ns; NULL if a call has no end) and thread."""
+    """n calls with a correlation id: process, id, start, end (ns; NULL if a call has no end), thread and row."""
 
     process: IntArray
     correlation: IntArray
     begin: IntArray
     end: IntArray
     global_tid: IntArray
+    row: IntArray
 
     def find(self, process: IntArray, correlation: IntArray) -> IntArray:
         """Return the index of the call for each pair of process and correlation id; -1 if no call was recorded."""
@@ -186,4 +187,4 @@ def read_recorded_calls(reader: ReportReader) -> LaunchCalls:
     # If calls share an id, the outermost call started first.
     first = ~mark_duplicates(process, correlation[rows])
     rows = rows[first]
-    return LaunchCalls(process[first], correlation[rows], begin[rows], end[rows], tid[rows])
+    return LaunchCalls(process[first], correlation[rows], begin[rows], end[rows], tid[rows], rows)

@@ -135,7 +135,7 @@ def collect_evidence(
         counted[at] = True
     sizes, call_size = np.full(kernel.begin.size, parts.ANY_SIZE, np.int64), table.bytes[only.call]
     sizes[only.kernel] = np.where(call_size == NULL, parts.ANY_SIZE, call_size)
-    kinds = ("stream", ~in_graph & ~usable.any(), False), ("graph stream", in_graph, True)
+    kinds = (parts.STREAM, ~in_graph & ~usable.any(), False), ("nccl graph stream ", in_graph, True)
     for name, chosen, are_in_graphs in kinds:
         at = _choose_by_sequence(kernel, sizes, chosen)
         if at.size:
@@ -181,7 +181,7 @@ def _collect_by_sequence(
     """Return kernels (indices `at`) by stream. The streams of a rank are numbered by their first kernels."""
     codes, first = keys.encode_rows(member[at], kernel.place[at])
     stream = keys.count_earlier(member[at[first]])[codes]
-    names = [f"nccl {name} {number}" for number in range(int(stream.max(initial=-1)) + 1)]
+    names = [f"{name}{number}" for number in range(int(stream.max(initial=-1)) + 1)]
     return _make_table(kernel, member, at, names, stream, size[at], parts.SYNCHRONISING)
 
 

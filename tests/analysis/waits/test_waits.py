@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -107,3 +109,20 @@ def test_two_nodes_to_the_uncertainty(shared_reports: Path, unpacked: Unpacked, 
                     assert blamed[i] == kernel.last
                 if waits.verdict[i] == rules.BELOW_UNCERTAINTY:
                     assert waits.until[i] == waits.begin[i] and waits.culprit[i] == rules.NOBODY
+
+
+def test_payloads_in_some_reports_only(samples: Path, tmp_path: Path) -> None:
+    """All ranks reduce together, but the communicators of two are unknown: so is how many ranks each one has."""
+    reports = [tmp_path / f"rank{rank}.sqlite" for rank in range(4)]
+    for rank, report in enumerate(reports):
+        shutil.copyfile(samples / f"ddp-2x2.rank{rank}.sqlite", report)
+        if rank % 2:
+            with closing(sqlite3.connect(report)) as database, database:
+                database.execute("UPDATE NVTX_EVENTS SET jsonText = NULL")
+    with opened(reports, tmp_path) as job:
+        waits = find_waits(job)
+        reduces = np.isin(waits.operation, np.arange(len(job.operations)))
+        assert np.bincount(ranks_of(job, waits.row[reduces]), minlength=4).min() >= 120
+        assert set(waits.verdict[reduces].tolist()) == {rules.MEMBER_MISSING}
+    with opened([samples / f"ddp-2x2.rank{rank}.sqlite" for rank in range(4)], tmp_path) as job:
+        assert rules.MEMBER_MISSING not in find_waits(job).verdict
