@@ -83,15 +83,16 @@ def make_schema(name: str) -> dict[str, Any]:
     schema = _describe_comparison(definitions) if made_of is Comparison else _describe_class(made_of, definitions)
     if made_of in _PARTS:
         schema = _add_version(made_of, schema)
-    head = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:nsys2prv-ng:{name}:{_VERSIONS[made_of]}",
-        "title": title,
-    }
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": _name_schema(name), "title": title}
     named = {cls.__name__: schema for cls, schema in definitions.items()}
     if len(named) < len(definitions):
         raise TypeError(f"{name}: two classes have the same name")
     return {**head, **schema, "$defs": dict(sorted(named.items()))}
+
+
+def _name_schema(name: str) -> str:
+    """Return the `$id` of the schema of an output, with its version."""
+    return f"urn:nsys2prv-ng:{name}:{_VERSIONS[OUTPUTS[name][0]]}"
 
 
 def _describe_comparison(definitions: dict[type, Any]) -> dict[str, Any]:
@@ -155,6 +156,9 @@ def _describe_type(hint: Any, definitions: dict[type, Any]) -> dict[str, Any]:
         return {"type": _TYPES[hint]}
     if hint is Alignment:
         hint = AlignmentNumbers
+    for name, (output, _) in OUTPUTS.items():
+        if hint is output and hint not in _PARTS:
+            return {"$ref": _name_schema(name)}
     if is_dataclass(hint) and isinstance(hint, type):
         if hint not in definitions:
             definitions[hint] = {}  # a class may contain itself

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 from jsonschema import Draft202012Validator
+from referencing import Registry
 
 import nsys2prv_ng
 from tests.cli.program_runs import run
@@ -18,7 +19,8 @@ from tests.report_sets import sets
 
 FOLDER = REPOSITORY / "docs/reference/schemas"
 SCHEMAS = {path.stem: json.loads(path.read_text()) for path in FOLDER.glob("*.json")}
-VALIDATORS = {name: Draft202012Validator(schema) for name, schema in SCHEMAS.items()}
+REGISTRY: Registry = Registry().with_contents((schema["$id"], schema) for schema in SCHEMAS.values())
+VALIDATORS = {name: Draft202012Validator(schema, registry=REGISTRY) for name, schema in SCHEMAS.items()}
 
 
 def refuse_constant(word: str) -> NoReturn:
@@ -125,6 +127,7 @@ def test_what_commands_write(tmp_path: Path) -> None:
     found = read_strictly(stats.read_text())
     assert find_faults("stats", found) == []
     assert found["clocks"]["nodes"] and found["skipped"] and found["summary"]["waits"]  # what may be empty is not
+    assert find_faults("stats", rename(found, "summary", "gpus", 0, "busy_ns")) != []
     done = run("summary", *mpi, "--json", "-q", "-j", 1)
     saved = {"mpi": read_strictly(done.stdout), "ddp": found["summary"]}
     assert find_faults("summary", saved["mpi"]) == []

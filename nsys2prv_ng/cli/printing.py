@@ -28,7 +28,7 @@ def print_result(
     *,
     verbose: bool = False,
 ) -> None:
-    """Print what was translated, and what helps if Paraver cannot load it.
+    """Print what was translated, and what helps if Paraver cannot load it. An overview has its limited size anyway.
 
     `details`: the records of each source that can be selected. There are none for merged shards, whose sources were
     chosen when they were read.
@@ -36,8 +36,9 @@ def print_result(
     print(result.text(verbose=verbose))
     if result.is_wide and options.time is None:
         print("--time gpu shows the time in which the GPUs work")
-    limit, begin = options.paraver_memory, find_begin(options)
-    print_remedies(result.load, details, limit, size=result.bytes, duration=result.duration_ns, begin=begin)
+    if result.overview is None:
+        limit, begin = options.paraver_memory, find_begin(options)
+        print_remedies(result.load, details, limit, size=result.bytes, duration=result.duration_ns, begin=begin)
 
 
 def print_summary(result: TranslationResult) -> None:

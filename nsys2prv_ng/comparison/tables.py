@@ -20,7 +20,7 @@ from nsys2prv_ng.summary.difference.statistics import NOISE
 from nsys2prv_ng.summary.efficiency.numbers import WindowEfficiency
 from nsys2prv_ng.summary.efficiency.windows import are_steps
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.links.words import name_class
+from nsys2prv_ng.summary.links.table import name_class
 from nsys2prv_ng.summary.ranges.numbers import list_paths
 from nsys2prv_ng.text.formatting import format_bytes, shorten_range_name
 from nsys2prv_ng.text.names import NO_RANGE

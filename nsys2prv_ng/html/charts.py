@@ -139,7 +139,7 @@ def _format(share: float) -> str:
 
 _STEPS = (1, 2, 5)
 _ALIKE = 0.5
-"""Part of the highest value. If all values are above it, their axis need not start at 0."""
+"""Part of the highest value. If all values are above it, their axis need not start at 0: half of it would be empty."""
 _UNITS = ((10**9, "s"), (10**6, "ms"), (10**3, "us"), (1, "ns"))
 
 

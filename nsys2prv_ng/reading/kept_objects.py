@@ -197,7 +197,7 @@ class _Reader(_Form):
         of_class, arguments = _get_class(hint), get_args(hint)
         if hint in (bool, int, float, str, type(None)):
             if type(value) is not hint or (hint is int and not _INT64.min <= value <= _INT64.max):
-                raise ValueError(f"{value} is no {hint}")
+                raise ValueError(f"{value} is not of type {hint}")
             return value
         if of_class is np.ndarray:
             return self._read_array(value, _get_class(get_args(arguments[1])[0]))
@@ -206,7 +206,7 @@ class _Reader(_Form):
         if hint is Path:
             return Path(self.read(value, str))
         if not isinstance(value, list):
-            raise ValueError(f"{value} is no list")
+            raise ValueError(f"{value} is not a list")
         if of_class in _MAPPINGS:
             return {self.read(key, arguments[0]): self.read(item, arguments[1]) for key, item in value}
         if of_class in _SEQUENCES or arguments[1:] == (...,):
@@ -235,7 +235,7 @@ class _Reader(_Form):
 def _read_dtype(name: Any) -> np.dtype[Any]:
     dtype = np.dtype(name) if isinstance(name, str) else np.dtype(object)
     if dtype.kind not in _KINDS or not dtype.isnative or not dtype.itemsize:
-        raise ValueError(f"{name} is no type of numbers or texts")
+        raise ValueError(f"{name} is not a type of numbers or texts")
     return dtype
 
 

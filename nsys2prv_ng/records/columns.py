@@ -335,7 +335,7 @@ def resolve_maps(
                 h = handle[j]
                 if starts[h] >= 0:
                     if value[j] < 0 or starts[h] + value[j] >= tables.size:
-                        raise IndexError("a value of a type with names is no id of a name")
+                        raise IndexError("a value of a type with names is not the id of a name")
                     value[j] = tables[starts[h] + value[j]]
                 handle[j] = types[h]
         elif kind[i] == COMMUNICATION:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.path import columns as path
+from nsys2prv_ng.analysis.path.calls import find_queued_before
 from nsys2prv_ng.analysis.path.columns import NEVER, PathCalls, PathEvents, PathLists, PathOperations, PathThreads
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.path.streams import ASKS, ASKS_STREAM, LAUNCHES, RECORDS, WAITS
@@ -146,8 +147,10 @@ def _follow_streams(
     later one of theirs, as rows.
     """
     every = np.arange(numbers.operations)
-    # What was launched before the capture was given before everything else; it counts when it ran.
-    sent = np.where(operations.launched > NEVER, operations.launched, operations.begin)
+    is_known = operations.launched > NEVER
+    sent = np.where(is_known, operations.launched, operations.begin)
+    # What was launched before the capture was given before everything else, however late it ran.
+    sent[find_queued_before(operations.stream, is_known)] = NEVER
     asked = (events.call >= 0) & (pick(calls.sync, events.call, path.NO_SYNC) != path.NO_SYNC)
     kept = np.flatnonzero(asked | np.isin(events.kind, (RECORDS, WAITS)))
     by_event = np.zeros(numbers.calls, np.bool_)

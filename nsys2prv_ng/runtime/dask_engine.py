@@ -77,7 +77,7 @@ class DaskEngine:
             raise
         except Exception as error:  # Dask raises errors of many types
             self._opened.close()
-            reason = " ".join(str(error).split()) or "it is no scheduler"
+            reason = " ".join(str(error).split()) or "it is not a scheduler"
             if isinstance(error, OSError):
                 reason += "; start its scheduler and workers"
             raise UsageError(f"no worker can be reached: {reason}", parameter="dask", value=where) from None

@@ -337,7 +337,7 @@ def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store
         reason = "not every rank has as many of them, with the same numbers"
     else:
         return _Marks(name, table)
-    raise UsageError(f"these ranges are no steps: {reason}", parameter="step", value=name)
+    raise UsageError(f"these ranges are not steps: {reason}", parameter="step", value=name)
 
 
 _MOST_LISTED = 5

@@ -23,10 +23,9 @@ from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, StepNumber
 from nsys2prv_ng.summary.efficiency.talp import write_talp
 from nsys2prv_ng.summary.gpus.numbers import GpuMetricNumbers, GpuNumbers
 from nsys2prv_ng.summary.kernels.numbers import FlopNumbers, KernelActivity, KernelNumbers, MfuNumbers, SlowModeNumbers
-from nsys2prv_ng.summary.links.numbers import LinkMetric, LinkNumbers
+from nsys2prv_ng.summary.links.numbers import LinkMetric, LinkNumbers, PipelineNumbers
 from nsys2prv_ng.summary.memory.numbers import MemoryNumbers, MemoryOperationNumbers
 from nsys2prv_ng.summary.path.numbers import PathNumbers
-from nsys2prv_ng.summary.pipeline.numbers import PipelineNumbers
 from nsys2prv_ng.summary.ranges.numbers import LaunchedInRange, RangeNode, RepeatedRange
 from nsys2prv_ng.summary.steps.numbers import SlowStepNumbers
 from nsys2prv_ng.summary.verdict import Verdict

@@ -19,6 +19,7 @@ from nsys2prv_ng.analysis.waits.clocks import check_clocks
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.arrays.groups import Table
+from nsys2prv_ng.intervals.covered_time import Intervals
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.objects.places import Stream, Thread
@@ -32,7 +33,6 @@ from nsys2prv_ng.summary import totals
 from nsys2prv_ng.summary.answer.answer import add_verdict
 from nsys2prv_ng.summary.answer.slow_steps import SlowSteps, find_slow_steps
 from nsys2prv_ng.summary.by_name import NameSums, collect_names, sort_rows_by, sum_names
-from nsys2prv_ng.summary.covered_time import Intervals
 from nsys2prv_ng.summary.efficiency.measure import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.gpus.measure import list_gpu_metrics, list_gpus
 from nsys2prv_ng.summary.job import JobFacts, JobSummary, StartUp

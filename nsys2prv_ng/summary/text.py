@@ -14,11 +14,9 @@ from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency
 from nsys2prv_ng.summary.gpus.table import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.table import tabulate_flops, tabulate_kernels, tabulate_slow_modes
-from nsys2prv_ng.summary.links.table import list_link_tables, tabulate_link_metrics
+from nsys2prv_ng.summary.links.table import list_link_tables, tabulate_link_metrics, tabulate_pipeline
 from nsys2prv_ng.summary.memory.table import list_memory_tables, tabulate_memory_operations
-from nsys2prv_ng.summary.path.table import tabulate_path
-from nsys2prv_ng.summary.path.words import describe_path, describe_tasks
-from nsys2prv_ng.summary.pipeline.table import tabulate_pipeline
+from nsys2prv_ng.summary.path.table import describe_path, describe_tasks, tabulate_path
 from nsys2prv_ng.summary.ranges import table as range_tables
 from nsys2prv_ng.summary.steps.table import list_slow_tables
 from nsys2prv_ng.summary.waits import table as wait_tables
@@ -28,7 +26,7 @@ from nsys2prv_ng.text.formatting import format_percent
 from nsys2prv_ng.text.names import describe_place, quote_name
 
 _LEAST_SHARE = 0.02
-"""Least share of GPU time of a part with a line of its own."""
+"""Least share of GPU time of a part with a line of its own: less than a character of a bar of _BAR columns."""
 _MOST_PARTS = 6
 _BAR = 40
 """Most columns of a bar."""

@@ -112,7 +112,7 @@ class OverviewFacts(ValueClass):
 
 
 _WIDE = 2
-"""A trace is wide if it lasts more than this many times as long as the GPUs work."""
+"""A trace is wide if it lasts more than this many times as long as the GPUs work: most of it shows no GPU work."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

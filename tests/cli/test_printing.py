@@ -61,6 +61,14 @@ def test_a_merge_prints_what_helps(tmp_path: Path) -> None:
         assert first == "--time"
 
 
+@pytest.mark.slow
+def test_an_overview_prints_no_remedy(tmp_path: Path) -> None:
+    """It has no events that a source adds, and may need as many bytes for a shorter time."""
+    done = run(*REPORTS, tmp_path / "x.prv", "--overview-trace", "--paraver-memory", "13500K")
+    assert "too large a trace" in done.stderr and "overview: " in done.stdout
+    assert "what helps" not in done.stdout
+
+
 def test_no_begin_is_known_where_events_decide_it() -> None:
     for options in ({"time": "gpu"}, {"steps": "2"}, {"skip_warmup": True}, {"nvtx_range": "x"}):
         assert find_begin(TranslateOptions(**options)) is None

@@ -109,3 +109,22 @@ def test_a_stream_goes_on_after_a_host_function(change: str, saved: int | None, 
         else:
             after = play(model.graph, apply_changes(model, parse_changes(change)))[begin]
             assert before - after == pytest.approx(saved, abs=1_000)
+
+
+def test_launches_wait_for_what_was_queued_before_the_capture(tmp_path: Path) -> None:
+    """The queue is full of copies of 100 us as the capture begins: each launch waits for the end of one of them.
+
+    It begins 15 us after the one before it could end and returns 10 us after its copy, which no change shortens.
+    """
+    copies, launches, length = 1_100, 200, 100_000
+    capture = Capture()
+    for number in range(copies):
+        capture.copy(1_000_000 + number, number * length, (number + 1) * length)  # of calls that nobody recorded
+    for number in range(launches):
+        call = capture.call("cudaLaunchKernel", (number + 1) * length + 15_000, (number + 2) * length + 10_000)
+        capture.kernel(call, copies * length + number * 1_000, copies * length + (number + 1) * 1_000)
+    with opened_model([capture.write(tmp_path / "report.sqlite")], tmp_path) as model:
+        graph = model.graph
+        time, changed = (play(graph, w) for w in (graph.weight, apply_changes(model, parse_changes("copies = 0"))))
+    assert time.max() - time.min() == copies * length + launches * 1_000
+    assert changed.max() - time.min() == length + launches * 15_000 + 10_000

@@ -154,7 +154,8 @@ def _add_full_queues(operations: dict[str, IntArray], calls: dict[str, IntArray]
     at = np.flatnonzero((launched >= 0) & (calls["end"] - calls["begin"] >= _BLOCKED_NS))
     if not at.size:
         return
-    operation = np.flatnonzero(operations["thread"] >= 0)
+    is_known = operations["thread"] >= 0
+    operation = np.flatnonzero(is_known | find_queued_before(operations["stream"], is_known))
     ended = operation[np.lexsort((operations["end"][operation], operations["stream"][operation]))]
     stream, end = operations["stream"][ended], operations["end"][ended]
     call_stream = operations["stream"][launched[at]]
@@ -164,6 +165,18 @@ def _add_full_queues(operations: dict[str, IntArray], calls: dict[str, IntArray]
     time = np.where(last >= 0, end[last], path.NEVER)
     waits = (queued >= _QUEUED) & (time > calls["begin"][at])  # calls return up to 40 us after a place was free
     calls["sync"][at[waits]], calls["target"][at[waits]] = path.SYNC_OPERATION, ended[last[waits]]
+
+
+def find_queued_before(stream: IntArray, is_known: BoolArray) -> BoolArray:
+    """Tell which operations were given to their streams before the capture: those before the first known launch.
+
+    Operations come in the order of their starts; `is_known`: whether the launch of each is recorded. On streams without
+    any known launch, as those of migrations of managed memory, nothing tells when operations were given.
+    """
+    first = np.zeros(int(stream.max(initial=NONE)) + 1, np.int64)
+    known = np.flatnonzero(is_known)[::-1]
+    first[stream[known]] = known
+    return np.arange(stream.size) < first[stream]
 
 
 def _join_queries(calls: dict[str, IntArray], marks: Marks) -> None:

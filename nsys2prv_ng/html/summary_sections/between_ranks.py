@@ -15,17 +15,20 @@ from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.links.numbers import MPI, NCCL, NVLINK, PCIE, Link, LinkNumbers
 from nsys2prv_ng.summary.links.table import (
     NO_COLLECTIVES,
+    describe_pipeline,
+    describe_slow_links,
+    name_end,
+    name_stage,
+    tabulate_bubbles,
     tabulate_exchanges,
     tabulate_link_metrics,
     tabulate_links,
     tabulate_links_with_metrics,
     tabulate_message_rates,
     tabulate_node_links,
+    tabulate_pipeline,
 )
-from nsys2prv_ng.summary.links.words import describe_slow_links, name_end
 from nsys2prv_ng.summary.pictures.numbers import Pictures
-from nsys2prv_ng.summary.pipeline.table import tabulate_bubbles, tabulate_pipeline
-from nsys2prv_ng.summary.pipeline.words import describe_pipeline, name_stage
 from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.summary.waits import table as waits_table
 from nsys2prv_ng.summary.waits.numbers import Bandwidth

@@ -15,7 +15,7 @@ from nsys2prv_ng.summary.efficiency.windows import describe_steps
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.memory import table as memory_table
 from nsys2prv_ng.summary.memory.numbers import GpuMemory, MemoryNumbers
-from nsys2prv_ng.summary.memory.words import describe_leak, name_users
+from nsys2prv_ng.summary.memory.table import describe_leak, name_users
 from nsys2prv_ng.summary.pictures.numbers import HeatMap, Pace, Pictures, TypicalStep
 from nsys2prv_ng.summary.steps.table import list_slow_tables
 from nsys2prv_ng.summary.text import name_time

@@ -31,7 +31,7 @@ LINE_RULES = {
     EMPTY_LINE: "empty line",
     CARRIAGE_RETURN: "carriage return: lines must end with a line feed alone",
     TRAILING_COLON: "the line ends with a colon",
-    UNKNOWN_KIND: "a line which starts with '{0:c}' is no record: its kind must be 1, 2 or 3",
+    UNKNOWN_KIND: "a line which starts with '{0:c}' is not a record: its kind must be 1, 2 or 3",
     KIND_4: "record of kind 4: Paraver ignores it",
     COMMUNICATOR_LINE: "communicator line which the header does not count",
     NOT_INTEGER: "field {0} is not an integer",

@@ -15,11 +15,10 @@ from nsys2prv_ng.summary.answer.trust import describe_start_up, list_doubts
 from nsys2prv_ng.summary.efficiency.numbers import StepNumbers
 from nsys2prv_ng.summary.efficiency.windows import are_steps, choose_window
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.kernels.words import describe_slow_modes
-from nsys2prv_ng.summary.links.words import describe_slow_links
-from nsys2prv_ng.summary.memory.words import describe_leaks
+from nsys2prv_ng.summary.kernels.table import describe_slow_modes
+from nsys2prv_ng.summary.links.table import describe_pipeline, describe_slow_links
+from nsys2prv_ng.summary.memory.table import describe_leaks
 from nsys2prv_ng.summary.mfu import describe_mfu
-from nsys2prv_ng.summary.pipeline.words import describe_pipeline
 from nsys2prv_ng.summary.verdict import Gain, Place, Statement, Verdict
 from nsys2prv_ng.text.formatting import count_nouns, format_percent, format_span, format_time, format_window
 from nsys2prv_ng.text.names import clean_name, quote_name

@@ -19,12 +19,14 @@ from nsys2prv_ng.text.names import clean_name, name_task, quote_name
 from nsys2prv_ng.value_class import ValueClass
 
 _FACTOR = 2
-"""A step is slow if it takes at least this many times the median step."""
+"""A step is slow if it takes at least this many times the median step, as docs/reference/summary.md says."""
 _MOST_SLOW = 1 / 3
 """Most steps, as a share of all, that can be slow: with more there is no usual step."""
 _FEWEST_STEPS = 4
+"""Fewest steps of which one can be slow: one of three is a third of them, and two show nothing usual."""
 _LEAST_SHARE = 0.05
-"""Least part of the steps' time that slow steps cost, and least part of GPU time that is worth a word."""
+"""Least part of the steps' time that slow steps cost, and least part of GPU time that is worth a word: the 5 % that
+docs/reference/bottlenecks.md takes for worth a change."""
 _MOST_PARTS = 3
 
 

@@ -15,13 +15,15 @@ from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.names import clean_name, quote_name
 
 _LEAST_GRAPHS = 0.01
-"""Least share of GPU time in opaque CUDA graphs that is worth a word."""
+"""Least share of GPU time in opaque CUDA graphs that is worth a word. A choice: less changes no class."""
 _LEAST_SIMILAR = 0.98
 """Least similarity of steps that a delimiter finds at which nothing needs to be said of it: a choice."""
 _FEW_STEPS = 3
-"""With fewer steps, nothing shows what is usual."""
+"""With fewer steps, nothing shows what is usual: of two that differ, either may be the odd one."""
 _MOST_SPREAD = 0.5
-"""Spread of the steps, (max - min) / median, above which there is no typical step. A choice."""
+"""Spread of the steps, (max - min) / median, above which there is no typical step.
+
+A choice: too small, and steps of any job that saves checkpoints are doubtful."""
 
 
 def describe_start_up(summary: JobSummary) -> str:

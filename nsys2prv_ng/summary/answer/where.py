@@ -14,7 +14,7 @@ from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.summary.answer import slow_steps, stragglers
 from nsys2prv_ng.summary.answer.case import HALF, Case, is_launch
 from nsys2prv_ng.summary.answer.rules import FUSIBLE
-from nsys2prv_ng.summary.pipeline.words import describe_pipeline
+from nsys2prv_ng.summary.links.table import describe_pipeline
 from nsys2prv_ng.summary.verdict import Place
 from nsys2prv_ng.summary.waits.numbers import RankWaits
 from nsys2prv_ng.summary.waits.words import MainReason, list_bandwidth, list_stragglers
@@ -26,7 +26,7 @@ _MOST_PLACES = 3
 _MOST_STEPS = 10
 """Most slow steps that are places."""
 _LEAST_SHARE = 0.1
-"""Least share of a place that is worth a word, unless it is the first."""
+"""Least share of a place that is worth a word, unless it is the first. A choice: less explains no class."""
 _NEARLY_ALL = 0.995
 """Least share of a single place that is not written as a percentage: it would be 99.5% or more."""
 Found = tuple[list[Place], str]

@@ -24,7 +24,7 @@ HOST_BOUND = PARTS["host_ns"]
 REST = "median minus mean step"
 NOT_DIVIDED = "not divided into parts"
 LEAST = 0.005
-"""Least share of the step at which a difference is worth a row."""
+"""Least share of the step at which a difference is worth a row: half a percent, as docs/guides/comparing.md says."""
 
 
 class Windows(NamedTuple):

@@ -31,9 +31,9 @@ from nsys2prv_ng.text.names import USER_CODE
 from nsys2prv_ng.value_class import ValueClass
 
 _NEARLY = 0.8
-"""Least share of a change that is nearly all of it."""
+"""Least share of a change that is nearly all of it. A choice: with less, a second name is as important."""
 _SOME = 0.2
-"""Least share of a part of the difference that explains it."""
+"""Least share of a part of the difference that explains it. A choice: with less, names that change by chance do."""
 _MOST_CHANGES = 3
 _ON_HOSTS = (HOST_BOUND, PARTS["waiting_ns"], PARTS["outside_ns"], USER_CODE, IN_CUDA, IN_MPI)
 _TRANSFERS = (PARTS["moving_ns"], PARTS["not_split_ns"], PARTS["memory_ns"])

@@ -16,9 +16,13 @@ LEVEL = 0.05
 FEWEST = 4
 """Fewest values a side for a rank test: with 3 and 3 values, the least possible p, 0.1, exceeds LEVEL."""
 NOISE = 0.02
-"""Share of a time by which two captures of the same program differ."""
+"""Share of a time by which two captures of the same program differ, the 2 % of docs/guides/comparing.md.
+
+A choice: host-bound programs differ by more, w-base and w-base-again by 6.6 %."""
 LARGE = 0.05
-"""Share of a time from which a difference that may be chance is no evidence that the programs are equally fast."""
+"""Share of a time from which a difference that may be chance is no evidence that the programs are equally fast.
+
+A choice, the 5 % of docs/guides/comparing.md: too large, and few noisy steps hide what a change did."""
 _MOST_EXACT = 60
 """Most values of both sides together for an exact distribution."""
 _MOST_COINS = 400

@@ -49,18 +49,20 @@ from nsys2prv_ng.value_class import ValueClass
 LEAST = float(np.log(1.1))
 """Least distance of slow cells from the usual level: 10 % slower."""
 LEAST_SHARE = 0.01
-"""Least part of the time of its steps that a mode costs."""
+"""Least part of the time of its steps that a mode costs, a rule of docs/reference/summary.md ("Slow kernels")."""
 FEWEST, FEWEST_ALONE = 3, 5
 _LOWER_PART = 1 / 3
 _GAP = 0.5
 _MOST_PURE = 0.75
 _STRAYS = 0.05
 _MOST_CHANCE = 0.1
-_MOST_FOLLOW = 0.5
+"""Numbers of the rules above. That page has what they find and miss in random jobs, healthy and slow ones."""
 _ALIKE = 0.75
-"""Least part of the slow steps of two series that are slow in both, if they are one mode."""
+"""Least part of the slow steps of two series that are slow in both, if they are one mode: a choice, as _MOST_PURE."""
 _CLIP = 0.7
-"""Levels that are further from the median do not draw the limit of the clusters to them."""
+"""Levels (ln) that are further from the median do not draw the limit of the clusters to them.
+
+A choice: twice the usual time, and outliers beyond it hide no mode."""
 _MOST_KERNELS, _MOST_MODES, _MOST_UNITED = 20, 10, 256
 
 
@@ -270,7 +272,7 @@ def _add_followers(cells: Cells, judged: Judged, mode: Mode) -> bool:
     usual = _find_usual(own, judged.level, is_free & ~inside, 2)
     follows = inside & (_find_usual(own, judged.level, inside, 2) - usual >= LEAST)
     lost = np.where(follows, _measure_lost(cells.ns, judged.level, usual), 0)
-    if lost[judged.is_compared].sum() > _MOST_FOLLOW * mode.lost:
+    if 2 * lost[judged.is_compared].sum() > mode.lost:
         return False
     judged.lost[follows] = lost[follows]
     mode.series += _list_series(cells, follows).values()

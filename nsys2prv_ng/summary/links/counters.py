@@ -18,11 +18,11 @@ from nsys2prv_ng.analysis.gpus.metrics import NO_VALUES, CoveredValues, MetricSu
 from nsys2prv_ng.analysis.network_metrics import list_network_reports, measure_network_metrics
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.covered_time import CoveredTime, Intervals, find_intervals, join_intervals
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.sources.node.hardware_counters import SWITCH
-from nsys2prv_ng.summary.covered_time import CoveredTime, Intervals, find_intervals, join_intervals
 from nsys2prv_ng.summary.links.numbers import ETHERNET, INFINIBAND, KERNELS, NETWORK, NVLINK, PCIE, TRANSFER, LinkMetric
 
 FEWEST_SAMPLES = 5

@@ -39,6 +39,7 @@ from nsys2prv_ng.summary.links import numbers
 from nsys2prv_ng.summary.links.messages import Messages, list_messages
 
 FEWEST_ERRORS = 4
+"""Least transfer time, in clock errors: a rate is wrong by a quarter at most, which is what makes a pair slow."""
 MOST_ROWS = 10_000
 """Most pairs, and sizes of pairs, in the numbers."""
 _GROUPED = "grouped sends"
@@ -286,6 +287,7 @@ def _make_exchange(job: Job, function: str, count: int, task: IntArray, size: In
 
 
 FEWEST, FEWEST_PEERS = 8, 2
+"""Fewest messages, whose quartiles then lie between values on both sides, and fewest peers, which bear a slow one."""
 FAR = 4 / 3
 """Least ratio of transfer times: a rate that is a quarter lower.
 

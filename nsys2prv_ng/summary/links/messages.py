@@ -37,7 +37,9 @@ from nsys2prv_ng.report.table_reader import NULL
 from nsys2prv_ng.sources.shared.reasons import PAYLOAD_NOT_EXPORTED
 
 _MOST_UNSURE = 0.1
-"""Most time between the posting of an MPI message and the calls that complete it, as a share of its transfer time."""
+"""Most time between the posting of an MPI message and the calls that complete it, as a share of its transfer time.
+
+A choice: a rate is wrong by as much, which is below the quarter that makes a pair slow."""
 
 
 class Messages(NamedTuple):

@@ -139,6 +139,7 @@ _LONGER = 1.1
 _STEADY = 1.01
 _QUARTERS = 4
 _FEWEST_VALUES = 3
+"""Numbers of the rules above. docs/reference/summary.md has what they find and miss in random programs."""
 MOST_POINTS = 256
 """Most steps that are listed and between which slopes are computed; of more, evenly spaced ones."""
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS
 from nsys2prv_ng.summary.memory.numbers import GpuMemory, MemoryKindNumbers, MemoryNumbers, MemoryOperationNumbers
-from nsys2prv_ng.summary.memory.words import name_users
 from nsys2prv_ng.text import grid
+from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent, format_ranks, join_first
 from nsys2prv_ng.text.grid import Bytes, Cell, Column, Count, Grid, Growth, Moment, Name, Ns, Rate, make_columns
-from nsys2prv_ng.text.names import NO_RANGE
+from nsys2prv_ng.text.names import NO_RANGE, clean_name, describe_place, quote_name
 
 _HOST_MEMORY = {MEMORY_KINDS[1], MEMORY_KINDS[2]}
 """Kinds of host memory, pageable and pinned: they make copies slow or fast."""
@@ -130,3 +130,41 @@ def tabulate_memory_operations(operations: Sequence[MemoryOperationNumbers]) -> 
 def _make_copies_row(name: str, copies: MemoryOperationNumbers | MemoryKindNumbers) -> list[Cell]:
     sizes = Bytes(copies.bytes), Bytes(copies.bytes / copies.count)
     return [Name(name), Count(copies.count), *sizes, Ns(copies.total_ns), Rate.measure(copies.bytes, copies.rated_ns)]
+
+
+# ---- in words --------------------------------------------------------------------------------------------------------
+
+_MOST_TASKS = 3
+
+
+def name_users(gpu: GpuMemory) -> str:
+    """Return the ranks, or else the tasks, that use a GPU, for a text."""
+    return format_ranks(gpu.ranks) if gpu.ranks else join_first([clean_name(task) for task in gpu.tasks], _MOST_TASKS)
+
+
+_LEAK_HINT = "a leak? keep no tensors of earlier steps: use .item() or .detach()"
+
+
+def describe_leaks(memory: MemoryNumbers | None) -> str:
+    """Return a sentence on the GPU whose memory leaks most, and the number of others; "" without any."""
+    leaks = [] if memory is None else memory.leaks
+    if not leaks:
+        return ""
+    text = describe_leak(leaks[0])
+    more = f"; {count_noun(len(leaks) - 1, 'more GPU')}: --details" if len(leaks) > 1 else ""
+    return f"{text}; {_LEAK_HINT}{more}"
+
+
+def describe_leak(gpu: GpuMemory) -> str:
+    """Return how memory of a GPU grows, and where most of what stays was allocated."""
+    growth = gpu.growth_per_step or 0
+    text = (
+        f"{name_users(gpu) or f'GPU {gpu.gpu}'}: device memory in use grows by {format_bytes(growth)} a step,"
+        f" {format_bytes(growth * gpu.steps)} in {count_noun(gpu.steps, 'step')}"
+    )
+    whole = gpu.more_kept_bytes + sum(kept.bytes for kept in gpu.kept)
+    if not whole:
+        return text
+    most = gpu.kept[0]
+    call = f", by {quote_name(most.call)}" if most.call else ""
+    return f"{text}; {format_percent(most.bytes, whole)} of what stays was allocated {describe_place(most.range)}{call}"

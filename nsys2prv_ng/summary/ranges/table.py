@@ -72,7 +72,7 @@ def tabulate_ranges(ranges: Sequence[RepeatedRange]) -> Grid:
 
 
 LEAST_SHARE = 0.01
-"""Least share of GPU time of a range that has a line on the terminal."""
+"""Least share of GPU time of a range that has a line on the terminal. A choice: the page has all ranges."""
 _NAME_ROOM = 36
 """Characters of names on a narrow terminal."""
 
@@ -121,7 +121,7 @@ def _count_hidden(hidden: int, least: float) -> list[str]:
 _LEAST_NVLINK = 1
 """Percent that NVLink reaches at least in any row of a table with it: less is rounding of the counters."""
 LEAST_ACTIVITY_SHARE = 0.05
-"""Least share of GPU time of a range that has a line on the terminal."""
+"""Least share of GPU time of a range that has a line of activity on the terminal: the 5 % that is worth a change."""
 _LIMITS = f"Limited by: DRAM (read + write) or tensor cores, the busier one, from {LIMIT_PERCENT}% of peak on"
 _SAMPLED = f"Sampled: of the GPU time; what limits a range is not known below {format_percent(LEAST_SAMPLED, 1)}"
 _COLUMNS = (

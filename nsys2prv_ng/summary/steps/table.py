@@ -11,7 +11,7 @@ from nsys2prv_ng.text.grid import Cell, Column, Grid, Name, Ns, NsChange, Share,
 from nsys2prv_ng.text.names import NO_RANGE, USER_CODE, clean_name
 
 _LEAST = 0.01
-"""Least share of the difference of a part with a row of its own."""
+"""Least share of the difference of a part with a row of its own. A choice: the JSON has all parts."""
 _MOST_PARTS, _MOST_PLACES = 4, 4
 """Most parts, and places of the host-bound part, with a row of their own: with the sums, no row of the table hides."""
 _MOST_NUMBERS = 8

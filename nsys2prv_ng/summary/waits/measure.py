@@ -19,6 +19,7 @@ from nsys2prv_ng.arrays.groups import sum_table
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.intervals.covered_time import CoveredTime, Intervals, find_intervals, join_intervals
 from nsys2prv_ng.intervals.device_sweep import COMPUTE, WHOLE_GRAPH
 from nsys2prv_ng.intervals.windows import cut_to_windows, mark_inside
 from nsys2prv_ng.job.counted import CountedEvents, mark_counted
@@ -26,10 +27,9 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.report.table_reader import NULL
-from nsys2prv_ng.summary.covered_time import CoveredTime, Intervals, find_intervals, join_intervals
 from nsys2prv_ng.summary.links.measure import measure_links
 from nsys2prv_ng.summary.links.messages import NO_PAYLOAD, find_payload_remedy, mark_without_payload
-from nsys2prv_ng.summary.pipeline.measure import measure_pipeline
+from nsys2prv_ng.summary.links.pipeline import measure_pipeline
 from nsys2prv_ng.summary.waits.culprits import Blamed, WaitsForTasks, sum_culprits
 from nsys2prv_ng.summary.waits.numbers import Bandwidth, Communicator, LateCost, MpiWaits, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.waits.words import find_main_reasons, group_costs

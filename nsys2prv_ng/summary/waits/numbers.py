@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nsys2prv_ng.summary.links.numbers import LinkNumbers
-from nsys2prv_ng.summary.pipeline.numbers import PipelineNumbers
+from nsys2prv_ng.summary.links.numbers import LinkNumbers, PipelineNumbers
 from nsys2prv_ng.value_class import ValueClass
 
 

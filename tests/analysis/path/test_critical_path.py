@@ -8,9 +8,11 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nsys2prv_ng.analysis.path import columns as path
+from nsys2prv_ng.analysis.path.calls import find_queued_before
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath, find_critical_path, load_path_lanes
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import Job, open_job
@@ -327,6 +329,18 @@ def test_a_launch_call_that_waits_for_a_place_in_the_queue(queued: int, waits: b
     else:
         assert found[-4] == (100 * queued, CUDA, "cudaLaunchKernel") and len(found) == 2 * queued + 4
     assert found[-3:] == [(3_005_000, HOST, ""), (3_006_000, LAUNCH, "kernel"), (3_008_000, COMPUTE, "kernel")]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_operations_before_the_first_known_launch_were_queued(seed: int) -> None:
+    """Nothing is known of streams without any known launch, as those of migrations of managed memory."""
+    chance = np.random.default_rng(seed)
+    stream, is_known = chance.integers(0, 5, 40), chance.random(40) < 0.1
+    expected = []
+    for k, own in enumerate(stream.tolist()):
+        later = [n for n in range(k, 40) if stream[n] == own and is_known[n]]
+        expected.append(bool(later) and not any(stream[n] == own and is_known[n] for n in range(k + 1)))
+    assert find_queued_before(stream, is_known).tolist() == expected
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from nsys2prv_ng.summary.answer.answer import answer
 from nsys2prv_ng.summary.kernels.cells import MOST_BLOCKS, Kernels, KernelTimes, Shape, find_blocks, sum_kernels
 from nsys2prv_ng.summary.kernels.numbers import SlowKernel, SlowMode, SlowModeNumbers, SlowTask
 from nsys2prv_ng.summary.kernels.slow_modes import LEAST_SHARE, group_modes, judge
-from nsys2prv_ng.summary.kernels.words import describe_slow_modes
+from nsys2prv_ng.summary.kernels.table import describe_slow_modes
 from tests.conftest import DATA, Unpacked
 from tests.report_sets import find_set, list_sets, sets
 from tests.summary.kernels.slow_modes_truth import make_times, slow_down

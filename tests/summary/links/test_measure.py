@@ -21,8 +21,7 @@ from nsys2prv_ng.html.page import render_page
 from nsys2prv_ng.html.summary_sections.between_ranks import make_link_section
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.links.numbers import Link, LinkNumbers, SlowLink
-from nsys2prv_ng.summary.links.table import tabulate_exchanges
-from nsys2prv_ng.summary.links.words import describe_slow_links
+from nsys2prv_ng.summary.links.table import describe_slow_links, tabulate_exchanges
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.text.layout import format_grid
 from tests.conftest import Unpacked

@@ -22,7 +22,7 @@ from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.path.measure import sum_critical_path
 from nsys2prv_ng.summary.path.numbers import PathName, PathNumbers, PathOfRank, PathStep
-from nsys2prv_ng.summary.path.words import describe_path
+from nsys2prv_ng.summary.path.table import describe_path
 from nsys2prv_ng.summary.text import format_path
 from tests.conftest import SAMPLES
 from tests.report_truth import Report

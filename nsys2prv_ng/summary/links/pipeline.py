@@ -29,15 +29,14 @@ from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.steps.steps import Steps
+from nsys2prv_ng.summary.links import stages
 from nsys2prv_ng.summary.links.messages import mark_without_payload
-from nsys2prv_ng.summary.links.numbers import LinkEnd
-from nsys2prv_ng.summary.pipeline import stages
-from nsys2prv_ng.summary.pipeline.numbers import PipelineNumbers, PipelineStage
+from nsys2prv_ng.summary.links.numbers import LinkEnd, PipelineNumbers, PipelineStage
 
 _LEAST_LEAD = 0.02
-"""Least lead of the stage that sets the pace over any other, as a share of a step."""
+"""Least lead of the stage that sets the pace over any other, as a share of a step: 2 %, by which captures differ."""
 _LEADS_IN = 0.75
-"""Least share of the steps in which it has this lead."""
+"""Least share of the steps in which it has this lead, three quarters, as docs/reference/summary.md says."""
 _COMPUTE, _RECEIVE_WAIT, _IDLE, _SEND_WAIT, _COLLECTIVE_WAIT, _TRANSFER, _OTHER = range(7)
 """Parts of the time of a GPU, in the order of the fields of PipelineStage."""
 _FIELDS = ("compute_ns", "receive_wait_ns", "idle_ns", "send_wait_ns", "collective_wait_ns", "transfer_ns", "other_ns")

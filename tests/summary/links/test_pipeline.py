@@ -20,14 +20,13 @@ from nsys2prv_ng.html.page import render_page
 from nsys2prv_ng.html.summary_sections.between_ranks import make_pipeline_section
 from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.pipeline.numbers import PipelineNumbers
-from nsys2prv_ng.summary.pipeline.stages import StepMessages, count_micro_batches, find_stages
-from nsys2prv_ng.summary.pipeline.words import describe_pipeline
+from nsys2prv_ng.summary.links.numbers import PipelineNumbers
+from nsys2prv_ng.summary.links.stages import StepMessages, count_micro_batches, find_stages
+from nsys2prv_ng.summary.links.table import describe_pipeline
 from nsys2prv_ng.summary.text import format_summary
 from tests.conftest import Unpacked
 from tests.summary.links.links_truth import read_nccl, read_utc
-from tests.summary.made import IN_STEPS, summarize_reports
-from tests.summary.pipeline.pipeline_simulator import (
+from tests.summary.links.pipeline_simulator import (
     LATENCY,
     MS,
     Pass,
@@ -37,7 +36,8 @@ from tests.summary.pipeline.pipeline_simulator import (
     simulate,
     write_reports,
 )
-from tests.summary.pipeline.pipeline_truth import list_idle, list_steps, list_waits, measure_inside, read_ranks
+from tests.summary.links.pipeline_truth import list_idle, list_steps, list_waits, measure_inside, read_ranks
+from tests.summary.made import IN_STEPS, summarize_reports
 from tests.tiers import cases
 
 PIPELINE = [f"exercises/ex3a-pp2.rank{rank}.sqlite" for rank in range(4)]
