@@ -27,7 +27,7 @@ DURATION=
 # Options of nsys for all tasks, and more options for the first task of each node. An option of the latter that does not
 # work on a node is dropped there.
 PROFILE=(--trace="cuda,nvtx,osrt,mpi" --sample=none --cpuctxsw=none)
-PROFILE_OF_NODE=(--gpu-metrics-devices=all --nic-metrics=true)
+PROFILE_OF_NODE=(--gpu-metrics-devices=all --nic-metrics=lf)
 # Modules to load, and the virtual environment that has nsys2prv-ng.
 MODULES=()
 VENV=
@@ -63,8 +63,13 @@ shift
 if [ "$SLURM_LOCALID" = 0 ] && [ -n "$NODE_OPTIONS" ]; then
     trial=$(mktemp -d)
     for option in $NODE_OPTIONS; do
-        # The second name is that of older versions of nsys.
-        for name in "$option" "${option/--gpu-metrics-devices=/--gpu-metrics-device=}"; do
+        case $option in # what other versions of nsys call it
+        --gpu-metrics-devices=*) other=${option/devices=/device=} ;;
+        --nic-metrics=lf) other=--nic-metrics=true ;;
+        --nic-metrics=true) other=--nic-metrics=lf ;;
+        *) other= ;;
+        esac
+        for name in "$option" $other; do
             if nsys profile --trace=none --sample=none --cpuctxsw=none --force-overwrite=true \
                 "--output=$trial/trial" "$name" true >"$trial/log" 2>&1; then
                 profile+=("$name")

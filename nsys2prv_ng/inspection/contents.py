@@ -13,12 +13,12 @@ from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.objects.places import Places
-from nsys2prv_ng.report import diagnostics
+from nsys2prv_ng.reading.unread_tables import count_events, list_unread_tables
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table, open_database
 from nsys2prv_ng.report.diagnostics import KINDS, Diagnostics, read_diagnostics
 from nsys2prv_ng.report.export_settings import describe_payload_remedy, read_export_settings
 from nsys2prv_ng.report.metadata import Metadata, Strings, get_main_thread, get_process, read_metadata
-from nsys2prv_ng.report.nvtx_payload import LINKS, PREFIX, SCHEMAS
+from nsys2prv_ng.report.nvtx_payload import LINKS, SCHEMAS
 from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL
 from nsys2prv_ng.sources.cuda.stream_operations import GRAPH_COLUMNS
 from nsys2prv_ng.sources.node import gpu_metrics, plugin_metrics
@@ -35,9 +35,6 @@ NO_SOURCE = "no source reads this table"
 NO_PAYLOADS = "the export lacks the payloads of NCCL's calls"
 
 _GRAPH_NODE = GRAPH_COLUMNS[0]
-
-_TIMES = {"start", "timestamp", "rawTimestamp"}
-"""Columns that only event tables have; other tables contain descriptions."""
 
 
 @dataclass(eq=False, repr=False)
@@ -186,12 +183,10 @@ def _list_traced_graphs(database: Database) -> list[str]:
 
 def _find_untranslated(database: Database, metadata: Metadata, strings: Strings) -> list[UntranslatedRows]:
     """Return the event rows that no source reads. Such a table does not prevent a translation if it cannot be read."""
-    declared = {table.name for source in SOURCES + DERIVED for table in source.tables}
     untranslated = []
-    unread = database.tables - declared - {diagnostics.TABLE}
-    for table in sorted(name for name in unread if not name.startswith(PREFIX)):  # payloads, not events
+    for table in list_unread_tables(database):
         try:
-            rows = database.count_rows(table) if _TIMES & database.list_columns(table) else 0
+            rows = count_events(database, table)
         except ReportError:
             untranslated.append(UntranslatedRows(table, None, "cannot be read, but no source needs this table"))
             continue

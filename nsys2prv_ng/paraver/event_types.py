@@ -126,6 +126,12 @@ CUDA_SYNCHRONIZATION = EventType(
 )
 CUDA_STREAM_WAITED_FOR = EventType(63000221, "CUDA stream waited on", source_names.CUDA_SYNC)
 CUDA_EVENT_RECORD = EventType(63000222, "CUDA event recorded", source_names.CUDA_SYNC, values={1: "Recorded"})
+HOST_FUNCTION = EventType(
+    63000223, "CUDA host function", source_names.HOST_FUNCTIONS, interval=True, names="host_functions"
+)
+HOST_FUNCTION_CALL = EventType(
+    63000224, "CUDA host function call", source_names.HOST_FUNCTIONS, interval=True, names="host_functions"
+)
 CUDA_EVENT_ID = EventType(9301, "CUDA event id", source_names.CUDA_SYNC)
 CUDA_DEVICE_ID = EventType(9302, "CUDA event or synchronization device", source_names.CUDA_SYNC)
 CUDA_STREAM_ID = EventType(9303, "CUDA event or synchronization stream", source_names.CUDA_SYNC)

@@ -16,7 +16,7 @@ MEMORY_OPERATIONS = {
     7: "Memcpy host to array", 8: "Memcpy array to host", 9: "Memcpy array to array", 10: "Memcpy array to device",
     11: "Memcpy device to array", 12: "Memcpy host to host", 13: "Memcpy peer to peer",
     14: "Migration host to device", 15: "Migration device to host", 16: "Migration device to device",
-    17: "Memcpy, unknown kind",
+    17: "Memcpy, unknown kind", 18: "Decompression",
 }  # fmt: skip
 BY_NCCL, BETWEEN_GPUS = ", by NCCL", ", between GPUs"
 """Ends of the names of copies that are communication, in tables."""

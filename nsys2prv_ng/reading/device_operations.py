@@ -27,6 +27,9 @@ from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.diagnostics import AS_WHOLE, BY_NODE
 
+HOST_FUNCTION = 32
+"""Kind of a host function that a stream runs, beside the kinds of operations on GPUs."""
+
 
 class Launches(NamedTuple):
     """n operations (place, start in ns) and the first call that launched each (place of the thread, start in ns)."""
@@ -54,7 +57,8 @@ def load_launches(report: ReportRecords, store: Store) -> Launches:
 class DeviceOperations(NamedTuple):
     """n operations on streams: place, begin and end (ns), index of the name, whether it is a CUDA graph node.
 
-    `kind`: COMPUTE, COMMUNICATION, MEMORY, COMMUNICATING_COPY, or WHOLE_GRAPH for a graph traced as a whole.
+    `kind`: COMPUTE, COMMUNICATION, MEMORY, COMMUNICATING_COPY, HOST_FUNCTION, or WHOLE_GRAPH for a graph traced as a
+    whole.
     """
 
     place: IntArray
@@ -73,16 +77,19 @@ _TYPES = {  # unless they are communication
 }
 
 
+_HOST_TYPES = {source_names.HOST_FUNCTIONS: {types.HOST_FUNCTION: HOST_FUNCTION}}
+
+
 def mark_communication(events: OpenedEvents) -> BoolArray:
     """Mark the kernels and copies that are communication, among the events of their source."""
     return np.isin(events.get_values(types.KERNEL_CLASS), COMMUNICATION_CLASSES)
 
 
-def load_device_operations(report: ReportRecords, store: Store) -> DeviceOperations:
-    """Return all operations of a report that ran on streams."""
+def load_device_operations(report: ReportRecords, store: Store, *, host_functions: bool = False) -> DeviceOperations:
+    """Return all operations of a report that ran on GPUs, and if asked the `host_functions` that streams ran."""
     names: list[str] = []
     columns: list[tuple[IntArray, ...]] = [tuple(np.zeros(0, np.int64) for _ in range(6))]
-    for source, kinds in _TYPES.items():
+    for source, kinds in {**_TYPES, **(_HOST_TYPES if host_functions else {})}.items():
         events = load_opened_events(report, source, store)
         is_node, communicates = events.get_values(types.GRAPH_NODE_ID) != ABSENT, mark_communication(events)
         numbered = number_lines(events, kinds, names)

@@ -18,6 +18,7 @@ from nsys2prv_ng.operations.parts import Evidence
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.reading.accounts import ReportAccount
 from nsys2prv_ng.reading.spill import load_for_change, spill_records, spill_states
+from nsys2prv_ng.reading.unread_tables import warn_of_unread_work
 from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.records.store import Store, StoredColumns, store_columns
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table, open_database
@@ -169,6 +170,7 @@ def read_report(
     with open_database(path) as database:
         strings = Strings(database)
         metadata = read_metadata(database, strings)
+        metadata.warnings += warn_of_unread_work(database)
         reader = ReportReader(database, metadata, strings, {s.name: s.tables for s in sources}, options)
         results = {}
         for source in sources:

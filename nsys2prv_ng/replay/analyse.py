@@ -103,7 +103,8 @@ def analyse(
         for name, ns in choose_largest(times, _MOST_SLACK, totals.least_ns)
     ]
     threads = min(_AT_ONCE, model.job.engine.cores)
-    _ = model.scaled_operation, model.is_memory, model.is_between  # from Python 3.12 on, each thread would compute them
+    # From Python 3.12 on, each thread would compute them.
+    _ = model.scaled_operation, model.is_memory, model.is_between, model.is_kernel
     todo = len(scenarios) + len(likely) + len(targets)
     with (progress or Progress()).step("replaying changes", todo, "change", logged=False) as step:
         tried: list[Scenario] = []

@@ -125,7 +125,7 @@ def _scale_kernels(model: Model, change: Change, ranks: BoolArray, weight: IntAr
     if change.target == what.CLASS:
         index, names = model.kernel_class
     else:
-        index = np.where(model.is_memory, NONE, model.lanes.operation_name)
+        index = np.where(model.is_kernel, model.lanes.operation_name, NONE)
         names = model.lanes.names
     used = np.unique(index[index >= 0])
     found = used[match_names(change.name, [names[n] for n in used.tolist()], change.target)]

@@ -18,12 +18,12 @@ from nsys2prv_ng.runtime.jit import compiled
 CODE, CALL, WAKE, LAUNCH, GAP, KERNEL, COPY, NEAR, FAR, UNSPLIT, TOGETHER, FREE, HANDOVER, STAGE = range(14)
 """What passes along an edge:
 
-CODE: host code between two calls; CALL: a call's own work; WAKE: a call returns after what it waited for has ended;
-LAUNCH: an operation starts after its launch call; GAP: it starts after the operation before it; KERNEL and COPY: a
-kernel (or graph) and a copy run; NEAR and FAR: data move between ranks of one node, or of several, once all ranks have
-entered; UNSPLIT: an NCCL kernel waits or moves data, which is not known; TOGETHER: a rank enters an operation over
-ranks; FREE: a launch call gets a place in the queue; HANDOVER: a thread goes on after another one; STAGE: a call
-returns once its copy has read most of the host's pageable memory."""
+CODE: host code between two calls, or a host function; CALL: a call's own work; WAKE: a call returns after what it
+waited for has ended; LAUNCH: an operation starts after its launch call; GAP: it starts after the operation before
+it; KERNEL and COPY: a kernel (or graph) and a copy run; NEAR and FAR: data move between ranks of one node, or of
+several, once all ranks have entered; UNSPLIT: an NCCL kernel waits or moves data, which is not known; TOGETHER: a
+rank enters an operation over ranks; FREE: a launch call gets a place in the queue; HANDOVER: a thread goes on after
+another one; STAGE: a call returns once its copy has read most of the host's pageable memory."""
 ON_HOST = (CODE, CALL, WAKE, FREE, HANDOVER)
 """Edges whose time a host thread passes."""
 NETWORK = (NEAR, FAR)

@@ -17,6 +17,7 @@ from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATING_COPY, COMMUNICATION, MEMORY
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.device_operations import HOST_FUNCTION
 from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.replay import columns
 from nsys2prv_ng.replay.columns import ALWAYS, NONE, Numbers, join_edges, make_edges, mark_at
@@ -118,6 +119,10 @@ class Model(ValueClass):
         of_copies = mark_at(self.lanes.operation_kind == COMMUNICATING_COPY, self.edge_operation)
         return of_copies & (self.graph.kind == columns.COPY)
 
+    @cached_property
+    def is_kernel(self) -> BoolArray:
+        return ~self.is_memory & (self.lanes.operation_kind != HOST_FUNCTION)
+
 
 def _append_none(column: IntArray) -> Int32Array:
     """Return a column of numbers that fit 32 bits, and NONE at its end for the index NONE."""
@@ -157,6 +162,7 @@ def _get_kinds(lanes: Lanes) -> IntArray:
     """Return what passes along the edge of each operation from its start to its end."""
     kind = np.full(lanes.operation_kind.size, columns.KERNEL)
     kind[lanes.operation_kind & MEMORY > 0] = columns.COPY
+    kind[lanes.operation_kind == HOST_FUNCTION] = columns.CODE
     kind[(lanes.operation_kind == COMMUNICATION) & (lanes.operations.kind == path.NOT_SPLIT)] = columns.UNSPLIT
     return kind
 

@@ -23,6 +23,7 @@ from nsys2prv_ng.job.placement import measure_limits
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import MessagePairs
+from nsys2prv_ng.reading.device_operations import HOST_FUNCTION
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.reading.spill import load_on_clock, load_states, spill_states
 from nsys2prv_ng.records.clip import retime_rows
@@ -160,7 +161,7 @@ def predict_activity(observed: Result, model: Model, time: IntArray, clock: RowC
         row, at, activity = load_activity(job, run)
         ends = np.flatnonzero(activity == 0)
         ends = ends[np.lexsort((at[ends], row[ends]))]
-        here = np.flatnonzero(np.isin(gpu, row))
+        here = np.flatnonzero(np.isin(gpu, row) & (lanes.operation_kind != HOST_FUNCTION))
         # As in the reports, each captured stretch is a device of its own: time without a capture is not idle.
         stretch = find_latest(row[ends], at[ends], gpu[here], model.graph.time[here] - 1) + 1
         device, kind = gpu[here] * (ends.size + 1) + stretch, lanes.operation_kind[here]

@@ -14,11 +14,11 @@ from nsys2prv_ng.sources.shared.source import Source
 
 SOURCES: tuple[Source, ...] = (
     cuda_api.SOURCE, stream_operations.KERNELS, stream_operations.MEMORY_OPERATIONS, stream_operations.GRAPHS,
-    stream_operations.LAUNCH_LINES, cuda_api.SYNCHRONIZATION, cuda_memory.SOURCE, cuda_memory.PAGE_FAULTS,
-    cuda_api.LIBRARIES, cuda_api.VIDEO, device_activity.CONTEXTS, gpu_metrics.SOURCE, mpi.SOURCE, ucx.SOURCE,
-    nvtx.SOURCE, nccl.SOURCE, nvtx.ON_GPU, directives.OPENMP, directives.OPENACC, operating_system.OS_RUNTIME,
-    operating_system.SYSTEM_CALLS, operating_system.SCHEDULING, operating_system.CPU_SAMPLES,
-    operating_system.PROFILER_OVERHEAD, hardware_counters.NETWORK, plugin_metrics.SOURCE,
+    stream_operations.LAUNCH_LINES, stream_operations.HOST_FUNCTIONS, cuda_api.SYNCHRONIZATION, cuda_memory.SOURCE,
+    cuda_memory.PAGE_FAULTS, cuda_api.LIBRARIES, cuda_api.VIDEO, device_activity.CONTEXTS, gpu_metrics.SOURCE,
+    mpi.SOURCE, ucx.SOURCE, nvtx.SOURCE, nccl.SOURCE, nvtx.ON_GPU, directives.OPENMP, directives.OPENACC,
+    operating_system.OS_RUNTIME, operating_system.SYSTEM_CALLS, operating_system.SCHEDULING,
+    operating_system.CPU_SAMPLES, operating_system.PROFILER_OVERHEAD, hardware_counters.NETWORK, plugin_metrics.SOURCE,
     hardware_counters.CPU_COUNTERS, diagnostics.SOURCE,
 )  # fmt: skip
 """Every source, in the order in which it is read and reported."""

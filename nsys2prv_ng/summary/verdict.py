@@ -10,10 +10,10 @@ from nsys2prv_ng.value_class import ValueClass
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Place(ValueClass):
-    """Something that takes time: a range, a call, a kernel class, an NCCL function, a kernel, a rank or a step."""
+    """Something that takes time: a range, a call, a kernel or its class, an NCCL function, a wait, a rank or a step."""
 
     kind: str
-    """"range", "call", "class", "function", "kernel", "copies", "rank" or "step"."""
+    """"range", "call", "class", "function", "kernel", "copies", "wait", "rank" or "step"."""
     name: str
     ns: int | None = None
     """Time in it, over all ranks; None if the place has no time of its own."""

@@ -99,7 +99,7 @@ seen = {name: os.environ.get(name) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZ
 with open(here / "nsys.jsonl", "a") as calls:
     calls.write(json.dumps({"rank": rank, "options": options, "program": words, "seen": seen}) + "\\n")
 for name in how.get("refuses", []):
-    if name in options:
+    if name in options or name in sys.argv:
         print("Illegal " + name + " arguments.\\n\\nusage: nsys profile")
         sys.exit(1)
 how.update(how.get("of_ranks", {}).get(rank, {}))

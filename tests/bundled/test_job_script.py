@@ -273,10 +273,26 @@ def test_account_partition_and_time_limit() -> None:
 # ---- whole jobs ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("wanted", "refused", "used"),
+    [("lf", "true", "lf"), ("lf", "lf", "true"), ("true", "true", "lf"), ("hf", "", "hf")],
+)
+def test_network_metrics_are_what_nsys_accepts(wanted: str, refused: str, used: str, cluster: Cluster) -> None:
+    """Since nsys 2026.2, `true` is called `lf`, and it has `hf`."""
+    cluster.behave(refuses=["--gpu-metrics-devices", "--gpu-metrics-device", f"--nic-metrics={refused}"])
+    default = "PROFILE_OF_NODE=(--gpu-metrics-devices=all --nic-metrics=lf)"
+    text = two_by_two()
+    assert text.count(default) == 1
+    code, output = cluster.run(text.replace(default, default.replace("=lf", f"={wanted}")))
+    assert code == 0 and "profiling without --nic-metrics" not in output, output
+    chosen = [call["options"].get("--nic-metrics") for call in cluster.profiled()]
+    assert chosen == [used, None, used, None]
+
+
 @pytest.mark.slow
 def test_a_report_for_each_rank(tmp_path: Path, expected) -> None:
     cluster = Cluster(tmp_path, RANKS, summaries=True)
-    cluster.behave(refuses=["--gpu-metrics-devices"])  # an older nsys
+    cluster.behave(refuses=["--gpu-metrics-devices", "--nic-metrics=lf"])  # an older nsys
     code, output = cluster.run(two_by_two().replace(" --no-derived", ""))
     assert code == 0, output
     assert cluster.trace() == {**expected(0, 1, 2, 3, options=WHOLE)}
@@ -291,6 +307,7 @@ def test_a_report_for_each_rank(tmp_path: Path, expected) -> None:
         assert call["program"] == ["sh", "-c", "exit 0"]
         metrics = {name for name in call["options"] if "metrics" in name}
         assert metrics == ({"--gpu-metrics-device", "--nic-metrics"} if rank in (0, 2) else set())
+        assert call["options"].get("--nic-metrics") == ("true" if rank in (0, 2) else None)
         assert (call["seen"]["RANK"], call["seen"]["LOCAL_RANK"]) == (str(rank), str(rank % 2))
         assert call["seen"]["WORLD_SIZE"] == "4" and call["seen"]["MASTER_ADDR"]
     left = {path.name for path in cluster.reports.iterdir() if path.suffix not in (".sqlite", ".nsys-rep")}

@@ -429,12 +429,17 @@ def test_what_would_not_be_in_a_trace(tmp_path):
                 [(50, '{"Name":"GpuMetrics"}'), (60, '{"Name":"x","SourceGroup":"FTrace"}'), (70, '{"Name":"Other"}')],
             ),
             "FUTURE_EVENTS": (("start", "what"), [(1, 2)] * 7),
-            "FUTURE_NAMES": (("id", "what"), [(1, 2)] * 7),
+            "FUTURE_NAMES": (("id", "what", "format", "timeSourceId"), [(1, 2, 3, 4)] * 7),
+            "OSRT_FILE_ACCESS_EVENTS": (("startedAt", "endedAt", "threadId"), [(1, 2, 3)] * 5),
+            "FUTURE_MOMENTS": (("rowId", "frameTime"), [(1, 2)] * 4),
+            "FUTURE_SAMPLES": (("sampled_at", "value"), [(1, 2)] * 3),
+            "TARGET_INFO_FUTURE": (("startTime",), [(1,)]),
             "EMPTY_EVENTS": (("start",), []),
         },
     )
     found = {(each.table, each.rows): each.why for each in one(report).not_translated}
-    assert found.keys() == {*(("GENERIC_EVENTS", rows) for rows in (1, 2, 3)), ("FUTURE_EVENTS", 7)}
+    unread = {("FUTURE_EVENTS", 7), ("OSRT_FILE_ACCESS_EVENTS", 5), ("FUTURE_MOMENTS", 4), ("FUTURE_SAMPLES", 3)}
+    assert found.keys() == {*(("GENERIC_EVENTS", rows) for rows in (1, 2, 3)), *unread}
     assert "nsys 2024.2 or newer" in found["GENERIC_EVENTS", 2] and "ftrace" in found["GENERIC_EVENTS", 1]
     assert one(report).sources["plugin_metrics"] == 0
     summary = translate([report], tmp_path / "out.prv")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.replay import devices
 from nsys2prv_ng.replay.apply import apply_changes
 from nsys2prv_ng.replay.changes import parse_changes
@@ -86,6 +87,28 @@ def test_a_call_that_reads_pageable_memory_takes_as_long_as_its_copy(
         assert sum(calls) - sum(length for length, _ in changed) == pytest.approx(sum(copies) / 2, rel=0.3)
     saved = sum(calls) - sum(length for length, _ in none)
     assert saved == pytest.approx(sum(copies), rel=0.3) and max(none)[0] < calls[0] / 2
+
+
+@pytest.mark.parametrize(
+    ("change", "saved"),
+    [("host = ideal", 39_000), ("kernel 'kernel' = 0", 45_000), ("copies = 0", 0), ("kernel 'load' = 0", None)],
+)
+def test_a_stream_goes_on_after_a_host_function(change: str, saved: int | None, tmp_path: Path) -> None:
+    """It starts when the kernel before it has ended, and takes as long as it did; a faster host takes less."""
+    capture = Capture()
+    capture.kernel(capture.call("cudaLaunchKernel", 0, 100), 5_000, 50_000)
+    capture.host_function(capture.call("cudaLaunchHostFunc", 200, 300), 51_000, 90_000, "load")
+    capture.kernel(capture.call("cudaLaunchKernel", 400, 500), 92_000, 99_000, name="consumer")
+    with opened_model([capture.write(tmp_path / "a.sqlite")], tmp_path) as model:
+        begin = int(model.lanes.operations.begin.argmax())
+        assert model.lanes.names[model.lanes.operation_name[begin]] == "consumer"
+        before = play(model.graph, model.graph.weight)[begin]
+        if saved is None:  # no kernel has the name of the function
+            with pytest.raises(UsageError, match="no kernel is named"):
+                apply_changes(model, parse_changes(change))
+        else:
+            after = play(model.graph, apply_changes(model, parse_changes(change)))[begin]
+            assert before - after == pytest.approx(saved, abs=1_000)
 
 
 def test_launches_wait_for_what_was_queued_before_the_capture(tmp_path: Path) -> None:

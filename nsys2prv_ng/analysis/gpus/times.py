@@ -1,13 +1,12 @@
 """Measures the time of GPUs that numbers cover: by activity, in gaps, and why they were idle.
 
-A gap is attributed to what the host thread did that launched the operation at its end. If several operations start at
-once, the one that was launched first counts. If its launch call had returned before the gap started, the host was ahead
-and did not keep the GPU waiting. Otherwise the gap is attributed to the thread of that call: each part of it to the
-innermost NVTX push/pop range (or else the main thread's range) and the outermost call (of CUDA, MPI or the OS runtime)
-that the thread was in.
+The launch of the operation at the end of a gap divides the gap. If several operations start at once, the one that was
+launched first counts. Until its launch call returned, the host kept the GPU waiting: this part is attributed to the
+thread of that call, each piece of it to the innermost NVTX push/pop range (or else the main thread's range) and the
+outermost call (of CUDA, MPI or the OS runtime) that the thread was in. After that, the operation was queued: the host
+did not keep the GPU waiting. `queued.py` names what the operation waited for, if the reports show it.
 
-The pieces of a gap follow each other without a break, so any part of a gap has its causes to the ns. Only the ranges
-and calls of the host cut a gap into several pieces.
+The pieces of a gap follow each other without a break, so any part of a gap has its causes to the ns.
 """
 
 from __future__ import annotations
@@ -27,11 +26,13 @@ from nsys2prv_ng.analysis.gpus.activity import (
     load_gaps,
     measure_activity,
 )
+from nsys2prv_ng.analysis.gpus.queued import Waiting, list_ended, name_waits
 from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges
 from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, sum_table, take_rows
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.intervals.step_functions import NOTHING, make_row_steps, split_at_steps
 from nsys2prv_ng.intervals.windows import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
@@ -95,7 +96,7 @@ def _make_time(activity: Activity, gaps: Gaps, causes: Table | None, row: int) -
 
 
 CAUSES = HOST, QUEUED, GRAPH, UNKNOWN, CUT = "host", "queued", "graph", "unknown", "cut"
-"""Causes: the thread that launched next; the operation was already queued; between nodes of a CUDA graph; no launch was
+"""Causes: the thread that launches next; the operation is queued; between nodes of a CUDA graph; no launch was
 recorded; the gap continues after the selected time. An operation launched before the selected time counts as queued."""
 
 KEYS = ["row", "cause", "range", "call"]
@@ -104,8 +105,8 @@ KEYS = ["row", "cause", "range", "call"]
 class IdlePieces(NamedTuple):
     """n pieces of the gaps of GPUs, in no order: index of the gap, begin and end (ns), cause, range and call.
 
-    `cause` is an index into CAUSES. `range` and `call` are indices into `names`; NOTHING without one, and for causes
-    other than HOST.
+    `cause` is an index into CAUSES. `range` and `call` are indices into `names`; NOTHING without one. For HOST, they
+    are what the thread was in; for QUEUED and GRAPH, `call` is what the operation waited for.
     """
 
     gap: IntArray
@@ -122,7 +123,7 @@ _Columns = tuple[IntArray, ...]
 
 
 def sum_causes(job: Job, gaps: Gaps, pieces: IdlePieces) -> Table:
-    """Sum up time `ns` and number of `gaps` by `row` of the GPU, `cause`, and for HOST `range` and `call` ("": none).
+    """Sum up time `ns` and number of `gaps` by `row` of the GPU, `cause`, `range` and `call` ("": none).
 
     Only the time that numbers cover counts. A gap of several pieces counts in each of their rows.
     """
@@ -163,52 +164,64 @@ def _list_parts(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps, na
         yield _keep_whole(gaps, left[is_cut], CUT)
         left = left[~is_cut]
     begins = np.array([low for low, _ in job.scope.windows], np.int64)
+    ended = list_ended(job, devices, group, gaps)
     for index in group:
         report = job.reports[index]
         calls = load_opened_events(report, source_names.CUDA_API, job.store)
         launches = find_launches(report, calls, devices.rows_of_reports[index], gaps.take(left), begins, job.store)
-        ended = left[launches.gap]
-        is_queued = launches.returned <= gaps.begin[ended]
-        yield _keep_whole(gaps, ended[is_queued], QUEUED)
-        host = Host(report, calls, ended[~is_queued], launches.thread[~is_queued])
-        yield from _split_by_host(host, gaps, names, job.store)
-        left = np.setdiff1d(left, ended)
+        gap = left[launches.gap]
+        begin, end = gaps.begin[gap], gaps.end[gap]
+        returned = np.clip(launches.returned, begin, end)
+        late, queued = np.flatnonzero(returned > begin), np.flatnonzero(returned < end)
+        host = Host(report, calls, gap[late], begin[late], returned[late], launches.thread[late])
+        yield from _split_by_host(host, names, job.store)
+        waiting = Waiting(gap[queued], returned[queued], end[queued], launches.place[queued])
+        yield _make_columns(name_waits(job, index, waiting, ended, names), QUEUED)
+        left = np.setdiff1d(left, gap)
     for index in group:
-        is_graph = _mark_ended_by_graph(job.reports[index], devices.rows_of_reports[index], gaps.take(left), job.store)
-        yield _keep_whole(gaps, left[is_graph], GRAPH)
-        left = left[~is_graph]
+        gap, place = _find_graph_nodes(job.reports[index], devices.rows_of_reports[index], gaps.take(left), job.store)
+        gap = left[gap]
+        waiting = Waiting(gap, gaps.begin[gap], gaps.end[gap], place)
+        yield _make_columns(name_waits(job, index, waiting, ended, names), GRAPH)
+        left = np.setdiff1d(left, gap)
     yield _keep_whole(gaps, left, UNKNOWN)
 
 
 def _keep_whole(gaps: Gaps, which: IntArray, cause: str) -> _Columns:
     """Return each of the gaps `which` as one piece."""
     nothing = np.full(which.size, NOTHING, np.int64)
-    number = np.full(which.size, CAUSES.index(cause), np.int64)
-    return which, gaps.begin[which], gaps.end[which], number, nothing, nothing
+    return _make_columns(FlatStates(which, gaps.begin[which], gaps.end[which], nothing), cause)
+
+
+def _make_columns(pieces: FlatStates, cause: str) -> _Columns:
+    """Return pieces (row: index of the gap, state: number of the call) without a range."""
+    gap, begin, end, call = pieces
+    return gap, begin, end, np.full(gap.size, CAUSES.index(cause)), np.full(gap.size, NOTHING), call
 
 
 class Host(NamedTuple):
-    """The host that ended gaps: its report, its CUDA calls, the gaps, and the thread (place) that ended each."""
+    """The host in n parts of gaps: its report and CUDA calls; index of the gap, begin, end (ns), thread (place)."""
 
     report: ReportRecords
     calls: OpenedEvents
     gap: IntArray
+    begin: IntArray
+    end: IntArray
     thread: IntArray
 
 
-def _split_by_host(host: Host, gaps: Gaps, names: Names, store: Store) -> Iterator[_Columns]:
-    """Yield the pieces of the gaps of each thread, split by the ranges and the calls that it was in."""
+def _split_by_host(host: Host, names: Names, store: Store) -> Iterator[_Columns]:
+    """Yield the pieces of the parts of each thread, split by the ranges and the calls that it was in."""
     threads = np.unique(host.thread)
     ranges = load_thread_ranges(host.report, threads, store)
     calls = load_calls(host.report, host.calls, threads, store)
     for thread in threads.tolist():
-        gap = host.gap[host.thread == thread]
-        by_range = split_at_steps(gaps.begin[gap], gaps.end[gap], ranges.steps[thread])
+        part = np.flatnonzero(host.thread == thread)
+        by_range = split_at_steps(host.begin[part], host.end[part], ranges.steps[thread])
         pieces = split_at_steps(by_range.begin, by_range.end, make_row_steps(calls.flat, thread))
-        gap, in_range = (column[pieces.interval] for column in (gap[by_range.interval], by_range.value))
-        cause = np.full(gap.size, CAUSES.index(HOST), np.int64)
+        gap, in_range = (column[pieces.interval] for column in (host.gap[part][by_range.interval], by_range.value))
         in_range, in_call = names.number(ranges.names, in_range), names.number(calls.names, pieces.value)
-        yield gap, pieces.begin, pieces.end, cause, in_range, in_call
+        yield gap, pieces.begin, pieces.end, np.full(gap.size, CAUSES.index(HOST)), in_range, in_call
 
 
 # ---- launches --------------------------------------------------------------------------------------------------------
@@ -217,9 +230,10 @@ _NO_CALL = np.iinfo(np.int64).max
 
 
 class Launches(NamedTuple):
-    """n launches of operations that ended gaps: gap (index), thread (place), and when the call returned (ns)."""
+    """n launches of operations that ended gaps: gap (index), places of stream and thread, end of the call (ns)."""
 
     gap: IntArray
+    place: IntArray
     thread: IntArray
     returned: IntArray
 
@@ -238,20 +252,26 @@ def find_launches(
     rows = np.flatnonzero(gap >= 0)
     rows = rows[np.lexsort((lines.place[rows], lines.time[rows]))]
     rows = rows[~mark_duplicates(gap[rows])]
-    gap, thread, sent = gap[rows], lines.place[rows].astype(np.int64), lines.time[rows]
+    gap, place = gap[rows], lines.handle[words[rows]].astype(np.int64)
+    thread, sent = lines.place[rows].astype(np.int64), lines.time[rows]
     longest_first = np.argsort(-calls.length, kind="stable")  # if calls start at once, take the outermost
     call = find_rows([calls.place[longest_first], calls.begin[longest_first]], [thread, sent])
     returned = np.where(np.isin(sent, begins), sent, pick(calls.end[longest_first], call, _NO_CALL))
     known = np.flatnonzero(returned != _NO_CALL)
-    return Launches(gap[known], thread[known], returned[known])
+    return Launches(gap[known], place[known], thread[known], returned[known])
 
 
-def _mark_ended_by_graph(report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, store: Store) -> BoolArray:
-    """Mark the gaps that end with a graph node. (The first node of a graph launch also has a launch line.)"""
-    ended = np.zeros(gaps.row.size, np.bool_)
+def _find_graph_nodes(
+    report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, store: Store
+) -> tuple[IntArray, IntArray]:
+    """Return (gaps that end with a graph node, places of the nodes). (The first node of a graph has a launch line.)"""
+    parts = [(np.zeros(0, np.int64),) * 2]
     for source in (source_names.KERNELS, source_names.MEMORY_OPERATIONS):
         operations = load_opened_events(report, source, store)
         nodes = np.flatnonzero(operations.get_values(types.GRAPH_NODE_ID) != ABSENT)
-        gap = find_rows([gaps.row, gaps.end], [gpu_of_place[operations.place[nodes]], operations.begin[nodes]])
-        ended[gap[gap >= 0]] = True
-    return ended
+        place = operations.place[nodes]
+        gap = find_rows([gaps.row, gaps.end], [gpu_of_place[place], operations.begin[nodes]])
+        parts.append((gap[gap >= 0], place[gap >= 0]))
+    gap, place = (np.concatenate(column) for column in zip(*parts, strict=True))
+    first = ~mark_duplicates(gap)
+    return gap[first], place[first]

@@ -21,6 +21,7 @@ from nsys2prv_ng.intervals.step_functions import split_at_steps
 from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.reading.device_operations import HOST_FUNCTION
 from nsys2prv_ng.reading.opened_events import Names
 from nsys2prv_ng.records.columns import EVENT
 from nsys2prv_ng.sources.registry import GPU_OPERATIONS
@@ -198,6 +199,7 @@ def _describe_segments(
     call_kind = pick(lanes.call_kind, call, NONE)
     kind[operation_kind == MEMORY] = types.PATH_MEMORY
     kind[operation_kind == WHOLE_GRAPH] = types.PATH_GRAPH
+    kind[operation_kind == HOST_FUNCTION] = types.PATH_HOST
     in_call = segments.kind == path.CALL
     kind[in_call & (call_kind == SYSTEM_CALL)] = types.PATH_SYSTEM_CALL
     kind[in_call & (call_kind == MPI_CALL)] = types.PATH_MPI

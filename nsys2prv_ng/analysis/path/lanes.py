@@ -53,8 +53,8 @@ class Lanes(ValueClass):
     operation_row: IntArray
     operation_name: IntArray
     operation_kind: IntArray
-    """COMPUTE, COMMUNICATION, MEMORY, COMMUNICATING_COPY, or WHOLE_GRAPH for a graph traced as a whole that may contain
-    NCCL."""
+    """COMPUTE, COMMUNICATION, MEMORY, COMMUNICATING_COPY, HOST_FUNCTION, or WHOLE_GRAPH for a graph traced as a whole
+    that may contain NCCL."""
     launch: IntArray
     """The operation whose launch counts: itself, or for a node of a CUDA graph an earlier node; else NONE."""
     calls: PathCalls
@@ -87,7 +87,7 @@ class _Loaded(NamedTuple):
 
 def load_lanes(job: Job, waits: Waits, span: Span | None = None) -> Lanes:
     """Load everything that the critical path can run over, or only what runs in a span of time (ns)."""
-    numbers = _number_places(job.reports)
+    numbers = number_places(job.reports)
     reports = list(zip(job.reports, job.whole.rows, numbers, strict=True))
     store = job.store  # otherwise the whole job would be sent with each report
     loaded = list(job.engine.map(lambda report: _load_report(*report, store, span), reports))
@@ -129,7 +129,7 @@ def load_lanes(job: Job, waits: Waits, span: Span | None = None) -> Lanes:
     )
 
 
-def _number_places(reports: Sequence[ReportRecords]) -> list[PlaceNumbers]:
+def number_places(reports: Sequence[ReportRecords]) -> list[PlaceNumbers]:
     """Number the threads, processes, streams and devices of all reports."""
     numbers = []
     first = np.zeros((4, 1), np.int64)

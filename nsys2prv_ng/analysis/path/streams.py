@@ -23,15 +23,15 @@ from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.jit import compiled
 
-EVENT_SYNC, _STREAM_WAIT, STREAM_SYNC, CONTEXT_SYNC = 1, 2, 3, 4
+EVENT_SYNC, STREAM_WAIT, STREAM_SYNC, CONTEXT_SYNC = 1, 2, 3, 4
 """Values of CUDA_SYNCHRONIZATION."""
 _PAGEABLE = 1
 """Value of MEMORY_SOURCE_KIND and MEMORY_DESTINATION_KIND."""
 
 
 def load_operations(report: ReportRecords, store: Store, names: Names, numbers: PlaceNumbers) -> dict[str, IntArray]:
-    """Return the operations of a report, ordered by stream and start."""
-    operations = load_device_operations(report, store)
+    """Return what the streams of a report run, host functions included, ordered by stream and start."""
+    operations = load_device_operations(report, store, host_functions=True)
     stream = numbers.stream[operations.place]
     order = np.lexsort((operations.end, operations.begin, stream))
     place, begin = operations.place[order], operations.begin[order]
@@ -137,7 +137,7 @@ def list_event_steps(syncs: OpenedEvents, streams: Streams, process_of_place: In
     """Return what calls did with the CUDA events and streams of a report."""
     synchronization = syncs.get_values(types.CUDA_SYNCHRONIZATION)
     is_record = syncs.get_values(types.CUDA_EVENT_RECORD) != ABSENT
-    lines = np.flatnonzero(is_record | np.isin(synchronization, (_STREAM_WAIT, EVENT_SYNC, STREAM_SYNC)))
+    lines = np.flatnonzero(is_record | np.isin(synchronization, (STREAM_WAIT, EVENT_SYNC, STREAM_SYNC)))
     events = read_events(syncs, lines, process_of_place)
     number = streams.find(events.process, events.context, events.stream)
     # A stream without operations passes on what it waits for, whether it has a number (its GPU is not chosen) or not.

@@ -4,7 +4,7 @@ For an NCCL kernel that started last, the first of these that applies is the rea
 
 1. Its launch call started after the median start of the kernels that waited for it, and at least half of the time from
    that median to the kernel's own start had passed by then: the host was late.
-2. The operation before it on its stream ended just as it started: the device was late with that operation.
+2. The operation or host function before it on its stream ended just as it started: the device was late with that.
 3. An operation on another stream of its process and device ended just as it started: the kernel had waited for it, as
    streams wait for events, and kernels wait for free multiprocessors.
 4. It was launched after the median, or started within the usual time after its launch call: the host was late, even if
@@ -250,7 +250,7 @@ class _ReportReasons(ValueClass):
         Return the kernels that such operations held up, the threads that launched these operations, and when (ns).
         """
         launches = load_launches(self.report, self.store)
-        operations = load_device_operations(self.report, self.store)
+        operations = load_device_operations(self.report, self.store, host_functions=True)
         late, kernel = self._find(late, operations.place, operations.begin)
         place, begin, median = operations.place[kernel], self.late.begin[late], self.late.median[late]
 

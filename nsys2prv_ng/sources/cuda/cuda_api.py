@@ -73,7 +73,7 @@ def read_libraries(reader: ReportReader) -> Result:
 SOURCE = Source(
     source_names.CUDA_API,
     "CUDA API calls",
-    (Table(RUNTIME, _COLUMNS, {"callchainId": NULL}), host_calls.CUDA_CALL_CHAINS),
+    (Table(RUNTIME, _COLUMNS, {"callchainId": NULL, "correlationId": NULL}), host_calls.CUDA_CALL_CHAINS),
     read,
     counted_tables=(EventRows(RUNTIME, "globalTid"),),
     noun="calls",

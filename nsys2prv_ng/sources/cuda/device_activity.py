@@ -31,7 +31,7 @@ from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
 from nsys2prv_ng.sources.cuda import device_operations as gpu
 from nsys2prv_ng.sources.cuda.communication import find_classes, mark_communication
-from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET
+from nsys2prv_ng.sources.cuda.device_operations import DECOMPRESSION, GRAPH, KERNEL, MEMCPY, MEMSET
 from nsys2prv_ng.sources.shared import reasons
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_name_pair
 from nsys2prv_ng.sources.shared.source import EventRows, JoinInput, JoinResult, Result, Source, pair_switches
@@ -43,10 +43,12 @@ _SOURCES = {
     KERNEL: source_names.KERNELS,
     MEMCPY: source_names.MEMORY_OPERATIONS,
     MEMSET: source_names.MEMORY_OPERATIONS,
+    DECOMPRESSION: source_names.MEMORY_OPERATIONS,
     GRAPH: source_names.CUDA_GRAPHS,
 }
 """The source that shows the operations of each table. Other sources read the tables for other purposes."""
-_KINDS = {KERNEL: sweep.COMPUTE, MEMCPY: sweep.MEMORY, MEMSET: sweep.MEMORY, GRAPH: sweep.WHOLE_GRAPH}
+_MEMORY = dict.fromkeys((MEMCPY, MEMSET, DECOMPRESSION), sweep.MEMORY)
+_KINDS = {KERNEL: sweep.COMPUTE, **_MEMORY, GRAPH: sweep.WHOLE_GRAPH}
 """The kind of the operations of each table, unless they are communication; whole graphs are not known yet."""
 
 

@@ -30,8 +30,12 @@ RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
+DECOMPRESSION = "CUPTI_ACTIVITY_KIND_MEM_DECOMPRESS"
 GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
-TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)
+TABLES = (KERNEL, MEMCPY, MEMSET, DECOMPRESSION, GRAPH)
+"""Tables of what runs on GPUs."""
+HOST_FUNCTION = "CUPTI_ACTIVITY_KIND_GRAPH_HOST_NODE_AND_HOST_LAUNCH"
+"""Table of what streams run on hosts."""
 
 COLUMNS = ("start", "end", "globalPid", "deviceId", "contextId", "streamId")
 """Columns that every table of device operations has."""
@@ -55,9 +59,9 @@ class DeviceOperations(ValueClass):
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def spread(self, value_of_table: Mapping[str, int]) -> IntArray:
-        """Return the value of the table of each operation."""
+        """Return the value of the table of each operation; 0 for tables without one."""
         rows = [columns.rows for columns in self.columns.values()]
-        return np.repeat(np.array([value_of_table[table] for table in self.columns], np.int64), rows)
+        return np.repeat(np.array([value_of_table.get(table, 0) for table in self.columns], np.int64), rows)
 
     def take(self, table: str, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the part of a column of all operations that belongs to a table, as a view."""
@@ -80,9 +84,10 @@ def select_operations(
 def locate(reader: ReportReader) -> DeviceOperations:
     """Find the places of all operations. Call it through `reader.once`.
 
-    All tables share the lanes of a stream, so that operations on a row never overlap.
+    All tables share the lanes of a stream, so that operations on a row never overlap. Host functions have lanes of
+    their own: they do not move what runs on the GPU to other rows.
     """
-    tables = {table: reader.columns(table) for table in TABLES if reader.has(table)}
+    tables = {table: reader.columns(table) for table in (*TABLES, HOST_FUNCTION) if reader.has(table)}
     operations = DeviceOperations(tables, {}, np.full(sum(columns.rows for columns in tables.values()), -1, np.int64))
     start, end, pid, device, context, stream = map(operations.stack, COLUMNS)
     no_stream = (pid == NULL) | (device == NULL) | (context == NULL) | (stream == NULL)
@@ -93,7 +98,8 @@ def locate(reader: ReportReader) -> DeviceOperations:
         sound = account.drop_rows({reason: operations.take(table, mask) for reason, mask in reasons.items()})
         operations.take(table, is_sound)[sound] = True
     key = (get_process(pid[is_sound]), device[is_sound], context[is_sound], stream[is_sound])
-    lane = assign_lanes(encode_rows(*key)[0], start[is_sound], end[is_sound])
+    on_host = operations.spread({HOST_FUNCTION: 1})[is_sound]
+    lane = assign_lanes(encode_rows(*key, on_host)[0], start[is_sound], end[is_sound])
     operations.place[is_sound] = reader.places.streams(*key, lane)
     return operations
 

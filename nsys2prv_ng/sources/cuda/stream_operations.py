@@ -1,8 +1,10 @@
-"""Reads what CUDA streams run: kernels, memory copies and sets, and graphs; draws the lines from the launches to it.
+"""Reads what CUDA streams run: kernels, memory operations, graphs and host functions; draws lines from launches to it.
 
 NCCL kernels have a separate event type. Migrations of unified memory are copies with separate values, on the row of
 stream 0, which the program cannot use. A graph is one interval if nsys traced it as a whole; if nsys traced its nodes
-instead, these are kernels, copies and sets with the id of their node.
+instead, these are kernels, copies and sets with the id of their node. Work of the decompression engine is a memory
+operation: NVIDIA's recipes count it as GPU activity. No capture of it, or of host functions, was available: their
+tables follow NVIDIA's documentation of the export.
 """
 
 from __future__ import annotations
@@ -10,18 +12,21 @@ from __future__ import annotations
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.row_keys import mark_duplicates
+from nsys2prv_ng.arrays.pick import pick
+from nsys2prv_ng.arrays.row_keys import encode_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.paraver.value_tables import MIGRATION_CAUSES
 from nsys2prv_ng.records.columns import Pair, make_communications, make_events, make_intervals, select
 from nsys2prv_ng.report.database import NULL, Columns, Table
+from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda import communication
 from nsys2prv_ng.sources.cuda import device_operations as gpu
 from nsys2prv_ng.sources.cuda.communication import find_classes, is_nccl, mark_communication
-from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, MEMCPY, MEMSET
-from nsys2prv_ng.sources.shared import reasons, report_reader
+from nsys2prv_ng.sources.cuda.device_operations import DECOMPRESSION, GRAPH, HOST_FUNCTION, KERNEL, MEMCPY, MEMSET
+from nsys2prv_ng.sources.shared import host_calls, reasons, report_reader
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_number_pair
 from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 
@@ -102,8 +107,10 @@ KERNELS = Source(
 _MEMORY_KINDS = {
     MEMCPY: {"srcKind": types.MEMORY_SOURCE_KIND, "dstKind": types.MEMORY_DESTINATION_KIND},
     MEMSET: {"memKind": types.MEMORY_DESTINATION_KIND},
+    DECOMPRESSION: {},
 }
 """Event type of each column with a kind of memory, by table."""
+_BYTES = {MEMCPY: "bytes", MEMSET: "bytes", DECOMPRESSION: "sourceBytes"}
 _OPTIONAL = ("correlationId", *GRAPH_COLUMNS)
 MEMCPY_TABLE = Table(
     MEMCPY,
@@ -111,16 +118,17 @@ MEMCPY_TABLE = Table(
     {**dict.fromkeys((*_MEMORY_KINDS[MEMCPY], "migrationCause", *_OPTIONAL), NULL), **communication.DEVICES},
 )
 MEMSET_TABLE = Table(MEMSET, (*gpu.COLUMNS, "bytes"), dict.fromkeys((*_MEMORY_KINDS[MEMSET], *_OPTIONAL), NULL))
+DECOMPRESSION_TABLE = Table(DECOMPRESSION, (*gpu.COLUMNS, "sourceBytes"), dict.fromkeys(_OPTIONAL, NULL))
 
 _UNKNOWN_COPY = 17
 _COPY_VALUES = np.array([_UNKNOWN_COPY, 5, 4, 7, 8, 9, 10, 11, 3, 12, 13, 14, 15, 16, _UNKNOWN_COPY], np.int64)
 """Value in the trace of each of CUPTI's copy kinds (ENUM_CUDA_MEMCPY_OPER of the export), and of all other kinds."""
-_MEMSET = 6
+_VALUES = {MEMCPY: _UNKNOWN_COPY, MEMSET: 6, DECOMPRESSION: 18}
 _UNKNOWN_KIND = 8
 
 
 def read_memory_operations(reader: ReportReader) -> Result:
-    """Return an interval for each copy and set, with a class if it is communication.
+    """Return an interval for each copy, set and decompression, with a class if it is communication.
 
     Bytes are closed too, because presets divide them by the time of the burst.
     """
@@ -129,13 +137,13 @@ def read_memory_operations(reader: ReportReader) -> Result:
     for table, kinds in _MEMORY_KINDS.items():
         columns = reader.columns(table)
         rows, *shown = gpu.select_operations(reader, result, table)
-        sound = result.drop_rows({reasons.NO_BYTES: columns["bytes"][rows] == NULL})
+        sound = result.drop_rows({reasons.NO_BYTES: columns[_BYTES[table]][rows] == NULL})
         rows, place, begin, end = (column[sound] for column in (rows, *shown))
-        value = np.full(rows.size, _MEMSET, np.int64)
+        value = np.full(rows.size, _VALUES[table], np.int64)
         if table == MEMCPY:
             kind = columns["copyKind"][rows]
             value = _COPY_VALUES[np.where((kind >= 0) & (kind < _COPY_VALUES.size), kind, -1)]
-        opening = [Pair(operation, value), Pair(size, columns["bytes"][rows])]
+        opening = [Pair(operation, value), Pair(size, columns[_BYTES[table]][rows])]
         for name, event_type in kinds.items():
             kind = columns[name][rows]
             value = np.where((kind >= 0) & (kind < _UNKNOWN_KIND), kind + 1, _UNKNOWN_KIND)  # CUPTI counts from 0
@@ -160,7 +168,7 @@ def read_memory_operations(reader: ReportReader) -> Result:
 MEMORY_OPERATIONS = Source(
     source_names.MEMORY_OPERATIONS,
     "Memory copies and sets",
-    (MEMCPY_TABLE, MEMSET_TABLE, gpu.CALLS, communication.NVTX),
+    (MEMCPY_TABLE, MEMSET_TABLE, DECOMPRESSION_TABLE, gpu.CALLS, communication.NVTX),
     read_memory_operations,
     counted_tables=tuple(EventRows(table, "globalPid", device="deviceId") for table in _MEMORY_KINDS),
     noun="copies, sets",
@@ -231,9 +239,9 @@ GRAPHS = Source(
 # ---- lines from launches ---------------------------------------------------------------------------------------------
 
 
-LAUNCH_TABLES = (gpu.CALLS, KERNEL_TABLE, MEMCPY_TABLE, MEMSET_TABLE, GRAPH_TABLE)
+LAUNCH_TABLES = (gpu.CALLS, KERNEL_TABLE, MEMCPY_TABLE, MEMSET_TABLE, DECOMPRESSION_TABLE, GRAPH_TABLE)
 """The tables of launch calls and of the operations that they launch."""
-_TAGS = {KERNEL: types.TAG_LAUNCH, MEMCPY: types.TAG_COPY, MEMSET: types.TAG_COPY, GRAPH: types.TAG_LAUNCH}
+_TAGS = dict.fromkeys((KERNEL, GRAPH, HOST_FUNCTION), types.TAG_LAUNCH) | dict.fromkeys(_BYTES, types.TAG_COPY)
 
 
 def draw_launch_lines(reader: ReportReader) -> Result:
@@ -241,12 +249,15 @@ def draw_launch_lines(reader: ReportReader) -> Result:
     operations, call = reader.once(gpu.locate), reader.once(gpu.find_launches)
     start, device, context, stream = map(operations.stack, ("start", "deviceId", "contextId", "streamId"))
     tag = operations.spread(_TAGS)
-    size = np.where(tag == types.TAG_COPY, np.maximum(operations.stack("bytes"), 0), 0)
+    copied = [np.maximum(operations.stack(column), 0) for column in sorted(set(_BYTES.values()))]
+    size = np.where(tag == types.TAG_COPY, np.maximum(*copied), 0)
     result = Result(read=start.size)
     rows = result.drop_rows({reasons.NO_OPERATION: operations.place < 0, reasons.NO_CALL: call < 0})
-    # All nodes of a graph have the id of its launch, whatever their kind: the first node on each stream gets the line.
+    # All nodes of a graph have the id of its launch, whatever their kind: the first node on each stream gets the line,
+    # and its first host function another one.
     rows = rows[np.argsort(start[rows], kind="stable")]
-    later = mark_duplicates(call[rows], device[rows], context[rows], stream[rows])
+    on_host = operations.spread({HOST_FUNCTION: 1})
+    later = mark_duplicates(call[rows], device[rows], context[rows], stream[rows], on_host[rows])
     rows = rows[result.drop_rows({reasons.SAME_LAUNCH: later})]
     recorded = reader.once(gpu.read_recorded_calls)
     for value in np.unique(tag[rows]):
@@ -263,4 +274,53 @@ LAUNCH_LINES = Source(
     LAUNCH_TABLES,
     draw_launch_lines,
     needed_tables=((gpu.CALLS.name,), gpu.TABLES),
+)
+
+
+# ---- host functions --------------------------------------------------------------------------------------------------
+
+
+HOST_TABLE = Table(HOST_FUNCTION, gpu.COLUMNS, dict.fromkeys(_OPTIONAL, NULL))
+CALLBACKS = Table("CUDA_HOST_CALLBACK", ("start", "end"), dict.fromkeys(("globalTid", "correlationId", "nameId"), NULL))
+
+
+def read_host_functions(reader: ReportReader) -> Result:
+    """Return an interval for each host function on its stream, and for each of their calls on the thread of CUDA."""
+    result = host_calls.read_calls(reader, {CALLBACKS.name: types.HOST_FUNCTION_CALL})
+    columns = reader.columns(HOST_FUNCTION)
+    rows, place, begin, end = gpu.select_operations(reader, result, HOST_FUNCTION)
+    pair = report_reader.make_id_pair(reader, types.HOST_FUNCTION, _find_function_names(reader, rows))
+    correlation = make_number_pair(reader.labels, types.CORRELATION, columns["correlationId"][rows])
+    opening = [pair, correlation, *_read_graph_ids(reader, columns, rows)]
+    result.records.append(make_intervals(place, begin, end, opening, [pair.handle]))
+    return result
+
+
+def _find_function_names(reader: ReportReader, rows: IntArray) -> IntArray:
+    """Return the id of the name of each host function (a row of HOST_TABLE): that of the call with its correlation id.
+
+    All host functions of a graph have the id of its launch: of several calls, the last that started during the
+    function counts. NULL if there is none.
+    """
+    columns, calls = reader.columns(HOST_FUNCTION), reader.columns(CALLBACKS.name)
+    correlation = columns["correlationId"][rows]
+    process = get_process(np.concatenate([calls["globalTid"], columns["globalPid"][rows]]))
+    key = encode_rows(process, np.concatenate([calls["correlationId"], correlation]))[0]
+    of_calls, of_functions = np.split(key, [calls.rows])
+    call = find_latest(of_calls, calls["start"], of_functions, columns["end"][rows])
+    during = (call >= 0) & (pick(calls["start"], call, NULL) >= columns["start"][rows])
+    is_only = np.bincount(of_calls, minlength=key.size)[of_functions] == 1
+    only = np.full(key.size, -1)
+    only[of_calls] = np.arange(calls.rows)
+    call = np.where(is_only, only[of_functions], np.where(during, call, -1))
+    return pick(calls["nameId"], np.where(correlation == NULL, -1, call), NULL)
+
+
+HOST_FUNCTIONS = Source(
+    source_names.HOST_FUNCTIONS,
+    "Host functions of CUDA streams",
+    (HOST_TABLE, CALLBACKS, gpu.CALLS),
+    read_host_functions,
+    counted_tables=(EventRows(HOST_FUNCTION, "globalPid", device="deviceId"), EventRows(CALLBACKS.name, "globalTid")),
+    noun="functions, their calls",
 )

@@ -381,6 +381,20 @@ UNCLASSIFIED_MPI = replace(
     preset="basics/mpi",
     evidence=("waits", "mpi"),
 )
+HOST_FUNCTIONS = _refine(
+    HOST,
+    rules.waits_for_host_functions,
+    key="queued",
+    title="Streams wait for host functions",
+    rule="an ideal host is the largest gain, and GPUs are idle longer while streams wait for host functions than while "
+    "the host launches late",
+    loss=("queued_ns", "graph_ns"),
+    sentence="GPUs idle {share} of the time after the next operation was launched{waits}",
+    places=where.find_queued,
+    hint="shorten the host function, do its work on the GPU, or give other streams work meanwhile",
+    preset="analysis/queue_delay",
+    evidence=("efficiency", "gpus", "what_if"),
+)
 HOST_MPI = _refine(
     HOST,
     rules.calls_mpi,
@@ -442,9 +456,10 @@ QUEUED = Bottleneck(
     rule="no bound saves 5%, and GPU idle time between queued operations, or in CUDA graphs, is the largest loss",
     loss=("queued_ns", "graph_ns"),
     sentence=_OF_GPU_TIME,
+    places=where.find_queued,
     hint="look for dependencies: events, blocking streams, small nodes of graphs; use more streams",
     preset="analysis/queue_delay",
-    evidence=("efficiency",),
+    evidence=("efficiency", "gpus"),
 )
 UNEXPLAINED = Bottleneck(
     key="unexplained gaps",

@@ -196,6 +196,16 @@ class Case(ValueClass):
             sums[call] += ns
         return sums
 
+    @cached_property
+    def queued_waits(self) -> Counter[str]:
+        """Idle time (ns) of GPUs after the next operation was launched, by what it waited for, "" if not known."""
+        sums = Counter[str]()
+        for gpu in self.summary.gpus:
+            for cause in gpu.idle_causes or []:
+                if cause.cause in ("queued", "graph"):
+                    sums[cause.call] += cause.ns
+        return sums
+
     @property
     def host_mpi_calls(self) -> Counter[str]:
         """The part of `host_calls` in MPI calls."""

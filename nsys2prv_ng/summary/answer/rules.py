@@ -27,6 +27,7 @@ from nsys2prv_ng.summary.answer.case import (
 from nsys2prv_ng.summary.answer.stragglers import find_more_compute
 from nsys2prv_ng.summary.memory.numbers import ALLOCATOR_CALLS
 from nsys2prv_ng.summary.ranges.numbers import list_paths
+from nsys2prv_ng.text.names import HOST_FUNCTION
 
 _COMPUTES = 0.8
 """Least share of compute in GPU time at which a job is compute-bound (docs/reference/bottlenecks.md).
@@ -264,6 +265,12 @@ def waits_or_moves_in_mpi(case: Case) -> bool:
     """Return whether hosts were mostly in MPI calls, and most MPI time over ranks may be wait or transfer."""
     unsplit = sum(mpi.unsplit_ns for mpi in case.mpi)
     return calls_mpi(case) and unsplit > HALF * sum(mpi.mpi_ns for mpi in case.mpi)
+
+
+def waits_for_host_functions(case: Case) -> bool:
+    """Return whether GPUs were idle longer while streams waited for host functions than while hosts launched late."""
+    waits = sum(ns for name, ns in case.queued_waits.items() if name.startswith(HOST_FUNCTION))
+    return waits > case.host_calls.total()
 
 
 def opens_operator_ranges(case: Case) -> bool:

@@ -179,6 +179,12 @@ def find_host(case: Case) -> Found:
     return places, f"{text}; mostly {inside}" if 2 * ns > by_range[places[0].name] else text
 
 
+def find_queued(case: Case) -> Found:
+    """Return what operations waited for that were launched in time, as far as reports show it."""
+    named = {name: ns for name, ns in case.queued_waits.items() if name}
+    return _describe("wait", named, case.queued_waits.total(), "queued idle time")
+
+
 def find_launches(case: Case) -> Found:
     """Return what hosts were in, how many operations are launched a step, and how little each computes."""
     places, text = find_host(case)

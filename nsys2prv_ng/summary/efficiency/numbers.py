@@ -82,9 +82,9 @@ class Losses(ValueClass):
     traced as a whole, while no other kernel computes: compute or communication. `waiting_ns`, `moving_ns` and
     `not_split_ns` are communication while nothing computes. `memory_ns` is copies and sets while no kernel runs.
 
-    The other parts are idle time. Between operations, the thread that launches the next one is late (`host_ns`), the
-    next operation was already launched (`queued_ns`), it is a node of a CUDA graph (`graph_ns`), its launch is not
-    recorded (`unknown_ns`), or the gap goes on after the chosen time (`cut_ns`).
+    The other parts are idle time. Between operations, the launch call of the next one has not returned (`host_ns`), or
+    has (`queued_ns`), the next operation is a node of a CUDA graph (`graph_ns`), its launch is not recorded
+    (`unknown_ns`), or the gap goes on after the chosen time (`cut_ns`).
     """
 
     devices: int

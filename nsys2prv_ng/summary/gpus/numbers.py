@@ -34,6 +34,7 @@ class Cause(ValueClass):
     cause: str
     range: str
     call: str
+    """What the thread called; for `queued` and `graph`, what the operation waited for. Empty if that is not known."""
     ns: int
     gaps: int
 

@@ -20,7 +20,7 @@ _TITLES = {"communication": "comm.", "overlap": "overlapped", "whole_graph": "op
 """Titles of columns that have another name than their field."""
 _MINOR = {"busy", "overlap", "memory"}
 _LABELS = {QUEUED: "(queued)", GRAPH: "(in a CUDA graph)", UNKNOWN: "(no launch recorded)", CUT: "(cut by the window)"}
-"""Stand for the range if the cause of idle time is not what the host did."""
+"""Stand for the range if the cause of idle time is not what the host did. Operations then waited for the call."""
 
 
 def tabulate_gpus(gpus: Sequence[GpuNumbers]) -> grid.Grid:
@@ -129,9 +129,9 @@ def _name_by_rank(gpus: Sequence[GpuNumbers]) -> list[str]:
 
 
 def _label(cause: str, range_: str, call: str) -> tuple[grid.Name, grid.Name]:
-    """Return the cells of the NVTX range and the call."""
+    """Return the cells of the NVTX range and the call, or of what stands for them."""
     if cause != HOST:
-        return grid.Name(_LABELS.get(cause, cause)), grid.Name("")
+        return grid.Name(_LABELS.get(cause, cause)), grid.Name(call)
     return grid.Name(range_ or NO_RANGE), grid.Name(call or NO_CALL)
 
 

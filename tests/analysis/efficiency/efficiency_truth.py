@@ -380,17 +380,18 @@ def list_idle_pieces(truth: Truth) -> list[IdlePiece]:
         for low, high in find_gaps(own):
             if high not in launches:
                 pieces.append(IdlePiece(gpu, low, high, "graph" if high in nodes else "unknown"))
-            elif returned[launches[high]] <= low:
-                pieces.append(IdlePiece(gpu, low, high, "queued"))
             else:
                 thread = launches[high][0]
+                late = min(max(returned[launches[high]], low), high)  # until then, the host had not launched
+                if late < high:
+                    pieces.append(IdlePiece(gpu, late, high, "queued"))
                 inside = [  # a thread without a range of its own works for the main thread
                     (row == thread, begin, end, name)
                     for row in {thread, main_row[thread]}
                     for begin, end, name in ranges.get(row, [])
-                    if begin < high and end > low
+                    if begin < late and end > low
                 ]
-                limits = sorted({low, high, *(min(max(t, low), high) for _, b, e, _ in inside for t in (b, e))})
+                limits = sorted({low, late, *(min(max(t, low), late) for _, b, e, _ in inside for t in (b, e))})
                 for begin, end in pairwise(limits):
                     around = [(own, b, -e, name) for own, b, e, name in inside if b <= begin and e >= end]
                     pieces.append(IdlePiece(gpu, begin, end, "host", max(around, default=(0, 0, 0, ""))[3]))

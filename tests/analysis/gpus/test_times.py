@@ -73,6 +73,46 @@ class Host:
         return [(int(self.begin[i]), int(self.end[i]), self.name[i]) for i in rows]
 
 
+def follow_streams(report: Report) -> dict[tuple[int, int], int]:
+    """Return until when (UTC) CUDA events made the stream of an operation wait, by process and correlation id.
+
+    Calls are looked at one by one: an event is complete when its stream has ended what it was given before the event.
+    """
+    table = "SELECT globalPid >> 24 AS process, correlationId AS correlation, contextId AS context, streamId AS stream"
+    steps: dict[tuple[int, int], list[tuple[str, int, int, int]]] = defaultdict(list)
+    for name, where in (("CUDA_EVENT", ""), ("SYNCHRONIZATION", "WHERE syncType = 2 AND eventId < 4294967295")):
+        if report.has(f"CUPTI_ACTIVITY_KIND_{name}"):
+            for row in report.sql(f"{table}, eventId AS event FROM CUPTI_ACTIVITY_KIND_{name} {where}").itertuples():
+                steps[row.process, row.correlation].append((name, row.context, row.stream, row.event))
+    for row in report.operations.itertuples():
+        steps[row.process, row.correlation].append(("run", row.context, row.stream, row.end + report.utc))
+    ends: dict[tuple[int, int, int], int] = defaultdict(int)
+    complete: dict[tuple[int, int], int] = {}
+    until: dict[tuple[int, int], int] = {}
+    calls = sorted(zip(report.calls["begin"], report.calls["tid"], report.calls["correlation"], strict=True))
+    for _, tid, correlation in calls:
+        process = int(tid) >> 24
+        for kind, context, number, item in steps.pop((process, correlation), ()):
+            stream = process, context, number
+            if kind == "CUDA_EVENT":
+                complete[process, item] = ends[stream]
+            elif kind == "SYNCHRONIZATION":
+                ends[stream] = max(ends[stream], complete.get((process, item), 0))
+            else:
+                until.setdefault((process, correlation), ends[stream])
+                ends[stream] = max(ends[stream], item)
+    return until
+
+
+def name_waits(low: int, high: int, event: int, last: set[int], own: int) -> list[tuple[int, int, str]]:
+    """Return the parts of the time in which an operation was queued: `event`, until when its stream waited for one;
+    `last`: the tasks whose operations ended last on the GPU, if it was launched by then; `own`: its task."""
+    middle = min(max(low, event), high)
+    parts = [(low, middle, "cudaStreamWaitEvent")] if middle > low else []
+    other = "another process on the GPU" if last and own not in last else ""
+    return [*parts, (middle, high, other)] if high > middle else parts
+
+
 def expected(objects: Objects) -> list[Found]:
     """For each GPU, in the order of rows."""
     lines = truth.list_launch_lines(objects)
@@ -89,6 +129,12 @@ def expected(objects: Objects) -> list[Found]:
     nothing = Host(pd.DataFrame({"begin": [], "end": [], "name": []}))
     main_row = truth.find_main_rows(objects)
     nodes = set().union(*(report.list_graph_nodes() for report in objects.reports))
+    waits = {
+        (index, *key): until
+        for index, report in enumerate(objects.reports)
+        for key, until in follow_streams(report).items()
+    }
+    index_of_row = {row: index for (index, *_), row in objects.stream_row.items()}
     found = []
     for _, of_gpu in operations.groupby("gpu_row"):
         to_gpu = lines[lines["receive_row"].isin(set(of_gpu["row"]))].sort_values(["send", "send_row"])
@@ -100,19 +146,26 @@ def expected(objects: Objects) -> list[Found]:
             times[key] += end - begin
             where[key].add(gap)
 
+        tasks = of_gpu.groupby("end")["task"].agg(set).to_dict()
+        started = {(row.begin, row.row): row for row in of_gpu.itertuples()}
         for low, high in find_gaps(of_gpu):
             if high not in first.index:
-                add(("graph" if high in nodes else "unknown", "", ""), low, high, low)
+                node = next((row for (begin, _), row in started.items() if begin == high), None)
+                last = tasks[low] if high in nodes else set()
+                for begin, end, name in name_waits(low, high, 0, last, node.task):
+                    add(("graph" if high in nodes else "unknown", "", name), begin, end, low)
                 continue
-            thread, send = first.loc[high, ["send_row", "send"]]
-            if returned[thread, send] <= low:
-                add(("queued", "", ""), low, high, low)
-                continue
-            calls_now = in_calls.get(thread, nothing).within(low, high)
-            ranges_now = in_ranges.get(thread, nothing).within(low, high)
-            ranges_of_main = in_ranges.get(main_row[thread], nothing).within(low, high)
-            limits = {low, high}.union(*((b, e) for b, e, _ in calls_now + ranges_now + ranges_of_main))
-            steps = sorted(limit for limit in limits if low <= limit <= high)
+            thread, send, row = first.loc[high, ["send_row", "send", "receive_row"]]
+            operation, late = started[high, row], min(max(low, returned[thread, send]), high)
+            until = waits.get((index_of_row[row], operation.process, operation.correlation), 0)
+            last = tasks[low] if late == low else set()
+            for begin, end, name in name_waits(late, high, until, last, operation.task):
+                add(("queued", "", name), begin, end, low)
+            calls_now = in_calls.get(thread, nothing).within(low, late)
+            ranges_now = in_ranges.get(thread, nothing).within(low, late)
+            ranges_of_main = in_ranges.get(main_row[thread], nothing).within(low, late)
+            limits = {low, late}.union(*((b, e) for b, e, _ in calls_now + ranges_now + ranges_of_main))
+            steps = sorted(limit for limit in limits if low <= limit <= late)
             for begin, end in itertools.pairwise(steps):
                 outer = min(((b, -e, n) for b, e, n in calls_now if b <= begin and e >= end), default=(0, 0, ""))
                 # A thread without a range of its own works for the main thread.
@@ -126,7 +179,9 @@ def expected(objects: Objects) -> list[Found]:
     return found
 
 
-@pytest.mark.parametrize("reports", list_report_sets(SETS, push=["samples/mpi-4", "samples/single-graph", "gpu/um-1"]))
+@pytest.mark.parametrize(
+    "reports", list_report_sets(SETS, push=["samples/mpi-4", "samples/single-graph", "gpu/um-1", "gpu/oneproc-4gpu"])
+)
 def test_each_gap_is_where_a_look_at_it_says(reports: list[Path]) -> None:
     gpus = [gpu for gpu in summarize_reports(reports).gpus if gpu.span_ns]
     wanted = expected(Objects([Report(path) for path in reports]))

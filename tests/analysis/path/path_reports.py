@@ -24,6 +24,8 @@ _COLUMNS = {
         *("contextId", "streamId", "eventId"),
     ),
     "CUPTI_ACTIVITY_KIND_CUDA_EVENT": ("globalPid", "correlationId", "contextId", "streamId", "eventId"),
+    "CUPTI_ACTIVITY_KIND_GRAPH_HOST_NODE_AND_HOST_LAUNCH": _OPERATION,
+    "CUDA_HOST_CALLBACK": ("start", "end", "globalTid", "nameId", "correlationId"),
     "OSRT_API": ("start", "end", "eventClass", "globalTid", "nameId"),
     "NVTX_EVENTS": ("start", "end", "eventType", "globalTid", "textId", "domainId", "text", "jsonText"),
     "MPI_COLLECTIVES_EVENTS": ("start", "end", "globalTid", "textId", "commHandle", "rootRank", "size", "recvSize"),
@@ -88,6 +90,15 @@ class Capture:
     ) -> None:
         where = (self.process, device, device + 1, stream, launch, None)
         self._rows["CUPTI_ACTIVITY_KIND_MEMCPY"].append((begin, end, *where, 1 << 20, kind, *memory))
+
+    def host_function(
+        self, launch: int, begin: int, end: int, name: str = "function", stream: int = 7, device: int = 0, node: int = 0
+    ) -> None:
+        """Add a host function of a stream, which CUDA's own thread calls within it."""
+        where = (self.process, device, device + 1, stream, launch, node or None)
+        self._rows["CUPTI_ACTIVITY_KIND_GRAPH_HOST_NODE_AND_HOST_LAUNCH"].append((begin, end, *where))
+        row = (begin + 1, end - 1, self.get_tid(_OTHER), self._number(name), launch)
+        self._rows["CUDA_HOST_CALLBACK"].append(row)
 
     def record(self, event: int, begin: int, end: int, stream: int = 7, thread: int = 0, device: int = 0) -> None:
         """Add a call that records an event on a stream."""

@@ -261,6 +261,24 @@ def test_a_thread_that_waits_for_a_graph(tmp_path: Path) -> None:
     assert found[-2:] == [(40_000, COMPUTE, "node 3"), (50_000, CUDA, "cudaEventSynchronize")]
 
 
+def test_a_stream_that_waits_for_a_host_function(tmp_path: Path) -> None:
+    """It is CPU code on the path, whichever stream it is on."""
+    capture = Capture()
+    capture.kernel(capture.call("cudaLaunchKernel", 0, 100), 5_000, 50_000, name="producer")
+    capture.host_function(capture.call("cudaLaunchHostFunc", 200, 300), 51_000, 90_000, "load")
+    capture.record(1, 400, 500, stream=7)
+    capture.sync("cudaStreamWaitEvent", 600, 700, STREAM_WAIT, stream=8, event=1)
+    capture.kernel(capture.call("cudaLaunchKernel", 800, 900), 92_000, 99_000, stream=8, name="consumer")
+    assert read_path(capture, tmp_path) == [
+        (0, LAUNCH, "producer"),
+        (5_000, COMPUTE, "producer"),
+        (50_000, GAP, "load"),
+        (51_000, HOST, "load"),
+        (90_000, GAP, "consumer"),
+        (92_000, COMPUTE, "consumer"),
+    ]
+
+
 @pytest.mark.slow
 def test_events_that_a_stream_without_operations_passes_on(tmp_path: Path) -> None:
     """As in FSDP, where a stream waits for one that waits for a third; the last one began more than 10 us later."""

@@ -16,9 +16,11 @@ import pytest
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.job.open_job import Job, open_job
+from nsys2prv_ng.paraver.event_types import LATE_DEVICE
 from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import select_sources
+from tests.analysis.path.path_reports import Capture, write_captures
 from tests.analysis.waits import late_truth as truth
 from tests.conftest import SAMPLES
 from tests.report_sets import find_set, sets
@@ -235,6 +237,23 @@ def test_a_longer_operation_of_a_rank_is_named(reports: str, number: int, *, own
         assert waits.wait[reasons.instance == index].sum() == waited
         first = [reasons.costs[column][0] for column in ("task", "reason", "operation")]
         assert first == [task, reasons.reason[index], longer]
+
+
+def test_a_kernel_behind_a_host_function(tmp_path: Path) -> None:
+    """It was launched in time: its stream waited for the function, as for any operation before it."""
+    captures = []
+    for rank, begin in enumerate((10_000, 81_000)):
+        capture = Capture(rank, ranks=2)
+        if rank:
+            capture.host_function(capture.call("cudaLaunchHostFunc", 100, 200), 1_000, 80_000, "load")
+        capture.nccl_call(350, 550)
+        nccl = capture.call("cuLaunchKernelEx", 400, 500)
+        capture.kernel(nccl, begin, 100_000, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+        captures.append(capture)
+    with reasons_of([write_captures(captures, tmp_path / "a.sqlite", 2)], tmp_path) as (_, waits, reasons):
+        assert waits.wait.tolist() == [71_000, 0]
+        assert reasons.reason.tolist() == [LATE_DEVICE]
+        assert reasons.costs["operation"].tolist() == ["load"]
 
 
 # ---- what is not known -----------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from nsys2prv_ng.summary.answer.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.answer.case import Case, find_rank
 from nsys2prv_ng.summary.answer.gains import list_gains
 from nsys2prv_ng.summary.answer.judge import choose_variant, classify
+from nsys2prv_ng.summary.answer.where import find_queued
 from nsys2prv_ng.summary.efficiency.numbers import Losses
 from nsys2prv_ng.summary.gpus.numbers import Cause, GpuNumbers
 from nsys2prv_ng.summary.job import JobSummary
@@ -144,6 +145,27 @@ def test_without_a_replay_the_largest_loss_decides(losses: Losses, title: str) -
 def test_kinds_of_host_bound(gaps: int, calls: dict[str, int], title: str) -> None:
     summary = add_gaps(make_summary(make_losses(compute=40, host=60)), gaps, **calls)
     assert name_class(summary) == title
+
+
+@pytest.mark.parametrize(
+    ("waits", "title"),
+    [
+        ({"host function a": 6, "host function b": 5}, "Streams wait for host functions"),
+        ({"host function a": 6, "host function b": 4, "": 30}, "Host-bound"),
+        ({"cudaStreamWaitEvent": 11}, "Host-bound"),
+    ],
+)
+@pytest.mark.parametrize("cause", ["queued", "graph"])
+def test_host_functions_may_be_most_of_what_a_host_costs(cause: str, waits: dict[str, int], title: str) -> None:
+    summary = add_gaps(make_summary(make_losses(compute=40, host=60)), 1, compute=10)
+    causes = [Cause(cause=cause, range="", call=call, ns=ms * MS, gaps=1) for call, ms in waits.items()]
+    summary = replace(summary, gpus=[replace(summary.gpus[0], idle_causes=[*summary.gpus[0].idle_causes, *causes])])  # type: ignore[misc]
+    case = Case(summary)
+    assert name_class(summary) == title
+    named = {name: ns * MS for name, ns in waits.items() if name}
+    places, text = find_queued(case)
+    assert {place.name: place.ns for place in places} == named
+    assert text.endswith("queued idle time")
 
 
 def test_one_range_that_is_most_of_the_gain_is_not_launch_bound() -> None:
