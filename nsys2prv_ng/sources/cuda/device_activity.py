@@ -72,7 +72,8 @@ def read(reader: ReportReader) -> Result:
         return result
     shown = ("start", "end", "globalPid", "deviceId", "shortName")
     begin, end, pid, device, name = (operations.stack(column)[rows] for column in shown)
-    place, kind = reader.place_gpus(get_process(pid), device), operations.spread(_KINDS)[rows]
+    place = reader.places.devices(reader.find_gpus(get_process(pid), device))
+    kind = operations.spread(_KINDS)[rows]
     index, names = reader.names(name)
     nccl = np.array([is_nccl(name) for name in names], np.bool_)[index]
     kind[nccl & (kind == sweep.COMPUTE)] = sweep.COMMUNICATION

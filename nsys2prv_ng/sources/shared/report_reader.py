@@ -110,11 +110,10 @@ class ReportReader:
                 reader._columns[name] = self.columns(name)
         return reader
 
-    def place_gpus(self, process: IntArray, device: IntArray) -> IntArray:
-        """Return the places of n GPUs, given their processes and CUDA's ordinals within these processes."""
+    def find_gpus(self, process: IntArray, device: IntArray) -> IntArray:
+        """Return the keys of n GPUs in the metadata, given their processes and CUDA's ordinals within these."""
         codes, pairs = find_distinct_rows(process, device)
-        gpus = np.array([self.metadata.gpu(*pair).number for pair in pairs], np.int64)
-        return self.places.devices(gpus[codes])
+        return np.array([self.metadata.find_gpu(*pair) for pair in pairs], np.int64)[codes]
 
     def names(self, ids: IntArray) -> tuple[IntArray, list[str]]:
         """Return (index into the names for each of n string ids, distinct names)."""
