@@ -29,7 +29,7 @@ from nsys2prv_ng.runtime.limits import give_back_freed_memory
 from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import SOURCES
-from nsys2prv_ng.sources.shared.reasons import NO_ROW, OTHER_PROGRAM
+from nsys2prv_ng.sources.shared.reasons import IMPOSSIBLE, NO_ROW, OTHER_PROGRAM
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
@@ -187,6 +187,7 @@ def read_report(
         if reader.places.only_observed or reader.places.has_idle_threads():
             _note_other_calls(database, reader)
         diagnostics = read_diagnostics(database)
+    metadata.warnings += _warn_of_impossible_times(results)
     _drop_without_row(reader.places, results, store)
     reader.labels.note_used(_find_used_handles(results))
     states = spill_states([states for result in results.values() for states in result.states], store)
@@ -224,6 +225,14 @@ def _collect_evidence(
         evidence[source.name] = result.evidence
         result.evidence = Evidence()
     return evidence
+
+
+def _warn_of_impossible_times(results: dict[str, Result]) -> list[str]:
+    """Return a warning about events that were dropped because of their times, if there are any."""
+    counts = {name: sum(result.dropped.get(reason, 0) for reason in IMPOSSIBLE) for name, result in results.items()}
+    listed = ", ".join(f"{count:,} of {name}" for name, count in counts.items() if count)
+    why = "they end long after the capture, or start before their launch"
+    return [f"events with impossible times are dropped: {listed}; {why}"] if listed else []
 
 
 def _note_other_calls(database: Database, reader: ReportReader) -> None:

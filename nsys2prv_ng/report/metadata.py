@@ -19,6 +19,7 @@ from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.report.database import NULL, Among, Database
 from nsys2prv_ng.report.export_settings import (
     CAPTURE,
+    FARTHEST,
     SYSTEM,
     check_schema_version,
     read_export_settings,
@@ -109,9 +110,16 @@ class Metadata(ValueClass):
     """Timestamp at which the capture started: 0, unless the export was normalised or shifted."""
     gpu_of_ordinal: dict[int, int] = field(default_factory=dict)
     """CUDA ordinal -> key in `gpus`, for processes that `gpu_of_device` lacks."""
+    gpu_clock_error: int = 0
+    """How much more (ns) than it was corrected the clock of a GPU may be behind; 0 if none was corrected."""
     clock: str = SYSTEM
     """Clock of the times: one of the clocks in report/export_settings.py."""
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        """Timestamp (ns) at which the capture ended; FARTHEST if that is not known."""
+        return self.begin + self.duration if self.duration > 0 else FARTHEST
 
     def number(self, variable: str) -> int | None:
         """Return the number in a variable of the captured environment; None if it is not a number."""

@@ -72,7 +72,7 @@ def read(reader: ReportReader) -> Result:
     rows = result.drop_rows(
         {
             reasons.NO_PROCESS: columns["globalPid"] == NULL,
-            reasons.NO_TIME: reasons.lacks_time(start),
+            **reasons.find_unsound_points(start),
             reasons.NO_MEMORY_CHANGE: ~np.isin(operation, (_ALLOCATION, _FREE)),
             reasons.NO_BYTES: size == NULL,
         }
@@ -244,7 +244,7 @@ def read_page_faults(reader: ReportReader) -> Result:
     columns = reader.columns(CPU_FAULTS.name)
     result.read += columns.rows
     begin, pid = columns["start"], columns["globalPid"]
-    rows = result.drop_rows({reasons.NO_PROCESS: pid == NULL, reasons.NO_TIME: reasons.lacks_time(begin)})
+    rows = result.drop_rows({reasons.NO_PROCESS: pid == NULL, **reasons.find_unsound_points(begin)})
     place = reader.places.threads(get_main_thread(get_process(pid[rows])), application=True)
     # `CpuInstruction` is the id of the function's name. If it is missing, the module may be known.
     function, module, address = (columns[name][rows] for name in ("CpuInstruction", "module", "address"))

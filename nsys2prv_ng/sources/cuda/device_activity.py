@@ -79,7 +79,7 @@ def read(reader: ReportReader) -> Result:
     kind[nccl & (kind == sweep.COMPUTE)] = sweep.COMMUNICATION
 
     flies = np.flatnonzero(kind != sweep.MEMORY)
-    call = reader.once(gpu.find_launches)[rows[flies]]
+    call = operations.call[rows[flies]]
     launched = pick(reader.once(gpu.read_recorded_calls).begin, call, np.iinfo(np.int64).max)
     in_flight = np.full(flies.size, sweep.IN_FLIGHT)
     flights = place[flies], np.minimum(launched, begin[flies]), end[flies], in_flight
@@ -215,8 +215,9 @@ def read_contexts(reader: ReportReader) -> Result:
     tag, context, time, device = (columns[name] for name in CONTEXT_SWITCHES.required)
     pid = columns["globalPid"]
     is_limit = np.isin(tag, (_SAVE_END, _RESTORE_START))
+    late = is_limit & reasons.is_late(time)
     unknown = is_limit & ((context == NULL) | reasons.lacks_time(time) | (device == NULL))
-    rows = result.drop_rows({reasons.NO_CONTEXT: unknown, reasons.SWITCH_STEP: ~is_limit})
+    rows = result.drop_rows({reasons.AFTER_CAPTURE: late, reasons.NO_CONTEXT: unknown, reasons.SWITCH_STEP: ~is_limit})
     # The sequence numbers of the GPU order events of the same time.
     rows = rows[np.lexsort((columns["seqNo"][rows], time[rows], context[rows], device[rows]))]
     owner, _ = encode_rows(device[rows], context[rows])

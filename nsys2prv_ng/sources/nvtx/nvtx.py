@@ -258,7 +258,7 @@ def read_on_gpu(reader: ReportReader) -> Result:
 def find_launched(reader: ReportReader) -> LaunchedOperations:
     """Find the operations with a place and a recorded call."""
     recorded, operations = reader.once(gpu.read_recorded_calls), reader.once(gpu.locate)
-    call = reader.once(gpu.find_launches)
+    call = operations.call
     rows = np.flatnonzero((operations.place >= 0) & (call >= 0))
     columns = (operations.place, operations.stack("start"), operations.stack("end"))
     caller = recorded.global_tid[call[rows]], recorded.begin[call[rows]]
