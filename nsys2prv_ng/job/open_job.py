@@ -155,10 +155,7 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
     is_empty = show_captures_if_empty(reports, store)
     drop_repeated_samples(reports, store, engine)
 
-    # Without repeated samples, the times of the records show which reports are capture ranges of one run.
-    parts = [
-        ReportPlaces(report.metadata, report.places, report.node, *(report.limits() or (0, 0))) for report in reports
-    ]
+    parts = [ReportPlaces(report.metadata, report.places, report.node, *report.find_capture()) for report in reports]
     whole = build_tree(parts, aligned.node_names, fold_threads=selection.folds_threads)
     if not options.several_jobs:
         refuse_several_jobs(reports, whole)

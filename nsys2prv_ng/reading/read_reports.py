@@ -94,6 +94,13 @@ class ReportRecords(_Report):
             limits += [(self.clock.at(int(u.begin.min())), self.clock.at(int(u.begin.max()))) for u in result.unended]
         return (min(low for low, _ in limits), max(high for _, high in limits)) if limits else None
 
+    def find_capture(self) -> tuple[int, int]:
+        """Return the first and last time (ns, common clock) of the capture; if not known, of the records."""
+        metadata = self.metadata
+        if metadata.utc_of_zero is None or metadata.duration <= 0:
+            return self.limits() or (0, 0)
+        return self.clock.at(metadata.begin), self.clock.at(metadata.end) - 1
+
     def spans(self) -> tuple[IntArray, IntArray]:
         """Return the first and last time of each place's events (ns, common clock); first > last without events."""
         first = np.full(len(self.places.all), np.iinfo(np.int64).max, np.int64)
