@@ -95,11 +95,14 @@ class ReportRecords(_Report):
         return (min(low for low, _ in limits), max(high for _, high in limits)) if limits else None
 
     def find_capture(self) -> tuple[int, int]:
-        """Return the first and last time (ns, common clock) of the capture; if not known, of the records."""
-        metadata = self.metadata
+        """Return the first and last time (ns, common clock) of the records in the capture, whose end may not be known.
+
+        Kernels and calls may run on after the capture, even into the next one of their process.
+        """
+        metadata, (first, last) = self.metadata, self.limits() or (0, 0)
         if metadata.utc_of_zero is None or metadata.duration <= 0:
-            return self.limits() or (0, 0)
-        return self.clock.at(metadata.begin), self.clock.at(metadata.end) - 1
+            return first, last
+        return max(first, self.clock.at(metadata.begin)), min(last, self.clock.at(metadata.end) - 1)
 
     def spans(self) -> tuple[IntArray, IntArray]:
         """Return the first and last time of each place's events (ns, common clock); first > last without events."""
