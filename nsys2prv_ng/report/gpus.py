@@ -94,6 +94,8 @@ class _Finder:
 
         `entry`: the MIG instance that CUDA_VISIBLE_DEVICES names for it, if any.
         """
+        if number is not None and not 0 <= number < _FIRST_OTHER:
+            number = None
         same = self._of_uuid.get(_strip(uuid))
         gpu = number if number is not None else same
         if uuid.startswith(_MIG) or entry:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.report.database import NULL
 
@@ -51,19 +52,17 @@ def find_clock_errors(
     """
     early = (launched != NULL) & (begin < launched)
     errors = []
-    for gpu in np.unique(process[early] << 32 | device[early]).tolist():
-        rows = np.flatnonzero(process << 32 | device == gpu)
-        rows = rows[np.argsort(begin[rows], kind="stable")]
+    for gpu in find_distinct_rows(process[early], device[early])[1]:
+        rows = np.flatnonzero((launched != NULL) & (process == gpu[0]) & (device == gpu[1]))
+        rows = rows[np.argsort(launched[rows], kind="stable")]
         busy_until = np.append(NULL, np.maximum.accumulate(end[rows])[:-1])
-        is_known = launched[rows] != NULL
         lead = launched[rows] - begin[rows]
-        of_idle = lead[is_known & (busy_until <= launched[rows])]
-        leads = np.sort(lead[is_known & (lead > 0)])
-        is_most = 2 * leads.size > is_known.sum() or 2 * (of_idle > 0).sum() > of_idle.size
+        of_idle, leads = lead[busy_until <= launched[rows]], np.sort(lead[lead > 0])
+        is_most = 2 * leads.size > rows.size or 2 * (of_idle > 0).sum() > of_idle.size
         alike = np.flatnonzero(leads[_FEWEST - 1 :] - leads[: 1 - _FEWEST] <= CLOCK_ERROR) if is_most else leads[:0]
         if alike.size:
             behind = int(leads[alike[-1] + _FEWEST - 1])
-            errors.append(ClockError(gpu >> 32, gpu & 0xFFFFFFFF, behind, leads.size, int(is_known.sum())))
+            errors.append(ClockError(*gpu, behind, leads.size, rows.size))
     return errors
 
 
