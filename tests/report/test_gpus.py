@@ -1,4 +1,4 @@
-"""Which GPU a process means by an ordinal: what reports of each age have for it, and what CUDA's documents say of it."""
+"""Which GPU a process means by an ordinal: what reports of each age have for it, and what CUDA says of its variable."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def find_clock_errors(
         alike = np.flatnonzero(leads[_FEWEST - 1 :] - leads[: 1 - _FEWEST] <= CLOCK_ERROR) if is_most else leads[:0]
         if alike.size:
             behind = int(leads[alike[-1] + _FEWEST - 1])
-            errors.append(ClockError(*gpu, behind, leads.size, rows.size))
+            errors.append(ClockError(gpu[0], gpu[1], behind, leads.size, rows.size))
     return errors
 
 
