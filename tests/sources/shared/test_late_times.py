@@ -1,4 +1,4 @@
-"""Times long after the end of a capture: planted in every table of events, they do not show and leave the trace as long."""
+"""Times long after the end of a capture, planted in every table of events: the trace stays as long, without them."""
 
 from __future__ import annotations
 
