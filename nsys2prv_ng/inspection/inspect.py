@@ -157,7 +157,7 @@ def _make_report(
 def _get_window(metadata: Metadata) -> tuple[int, int]:
     """Return the first and last time of a capture (ns), in UTC if that is known."""
     begin = (metadata.utc_of_zero or 0) + metadata.begin
-    return begin, begin + metadata.duration
+    return begin, begin + max(metadata.duration - 1, 0)
 
 
 def _warn_of_long_span(reports: Sequence[Metadata]) -> list[str]:
