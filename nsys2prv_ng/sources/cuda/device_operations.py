@@ -216,7 +216,9 @@ def compute_queue_delays(reader: ReportReader, rows: IntArray) -> IntArray:
 
 def read_recorded_calls(reader: ReportReader) -> LaunchCalls:
     """Return the calls of a report. Call it through `reader.once`."""
-    columns = reader.columns(RUNTIME) if reader.has(RUNTIME) else reader.read(CALLS)
+    columns = reader.columns(RUNTIME)
+    if "correlationId" not in columns.numbers:  # no chosen source needs the calls otherwise
+        columns = reader.read(CALLS)
     correlation, tid, begin = columns["correlationId"], columns["globalTid"], columns["start"]
     end = columns["end"]
     # A call that the trace cannot show is not a reference to measure from. If only its end is missing, its start is.

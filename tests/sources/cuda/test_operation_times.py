@@ -149,8 +149,9 @@ def test_a_clock_that_is_behind_is_corrected(samples, tmp_path):
     assert got.account("kernels").dropped == {}
 
 
+@pytest.mark.parametrize("sources", ["kernels", "kernels,cuda_api"])
 @pytest.mark.parametrize("lead", [CLOCK_ERROR - 1, CLOCK_ERROR + 10**7])
-def test_launches_prove_nothing_about_a_kernel_that_is_a_little_early(samples, tmp_path, lead):
+def test_launches_prove_nothing_about_a_kernel_that_is_a_little_early(samples, tmp_path, lead, sources):
     """Whether the sources that are chosen read the launch calls or not."""
     sample = samples / "mpi-4.rank0.sqlite"
     rowid, *_ = pick_kernel(sample, 5)
@@ -158,5 +159,6 @@ def test_launches_prove_nothing_about_a_kernel_that_is_a_little_early(samples, t
         "UPDATE CUPTI_ACTIVITY_KIND_KERNEL AS k SET start = (SELECT r.start FROM CUPTI_ACTIVITY_KIND_RUNTIME r"
         f" WHERE r.correlationId = k.correlationId) - {lead} WHERE rowid = {rowid}"
     )
-    got = translated_set([changed(sample, tmp_path / "r.sqlite", [early])], tmp_path / "got", "kernels")
+    report = changed(sample, tmp_path / "r.sqlite", [early])
+    got = translated_set([report], tmp_path / "got", sources, derived=False)
     assert got.account("kernels").dropped == ({} if lead < CLOCK_ERROR else {BEFORE_LAUNCH: 1})
