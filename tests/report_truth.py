@@ -225,11 +225,14 @@ class Report:
         return {process: rank for process, (_, rank) in size_and_rank.items()}
 
     def find_gpu(self, process: int, device: int) -> int:
-        """Return nsys's number of the GPU that a process calls `device`."""
-        if not self.has("TARGET_INFO_CUDA_DEVICE"):
-            return device
-        query = "SELECT gpuId FROM TARGET_INFO_CUDA_DEVICE WHERE pid = ? AND cudaId = ?"
-        row = self.connection.execute(query, (process & PID, device)).fetchone()
+        """Return nsys's number of the GPU that a process, which sees all GPUs if no table names it, calls `device`."""
+        if self.has("TARGET_INFO_CUDA_DEVICE"):
+            query = "SELECT gpuId FROM TARGET_INFO_CUDA_DEVICE WHERE pid = ? AND cudaId = ?"
+            row = self.connection.execute(query, (process & PID, device)).fetchone()
+        elif self.has("TARGET_INFO_GPU"):
+            row = self.connection.execute("SELECT id FROM TARGET_INFO_GPU WHERE cuDevice = ?", (device,)).fetchone()
+        else:
+            row = None
         return device if row is None else row[0]
 
     def find_gpu_uuid(self, number: int) -> str:

@@ -68,6 +68,21 @@ def _group_by_node(reports: Sequence[Metadata]) -> tuple[list[int], list[Metadat
     return index, first
 
 
+def read_utc(reports: Sequence[Metadata], nodes: Sequence[int]) -> list[int | None]:
+    """Return the UTC (ns) of time 0 of each report; None if it is not known. `nodes`: the node of each report.
+
+    UTC is set while a machine runs, the time since its boot is not. So if reports of a node have both, their distance
+    is that since the boot, as for the captures that one process makes in turn.
+    """
+    first: dict[int, int] = {}
+    utc = []
+    for metadata, node in zip(reports, nodes, strict=True):
+        boot = metadata.boot_utc
+        moved = 0 if boot is None else first.setdefault(node, boot) - boot
+        utc.append(None if metadata.utc_of_zero is None else metadata.utc_of_zero + moved)
+    return utc
+
+
 def find_doubtful_hosts(reports: Sequence[Metadata], processes: Sequence[Collection[int]]) -> list[str]:
     """Return warnings for host names that several machines may share: generic names, if two reports have the same pid.
 

@@ -22,7 +22,7 @@ from nsys2prv_ng.reading.read_reports import make_sort_key, read_each
 from nsys2prv_ng.report.diagnostics import Message, warn_of_mixed_graphs
 from nsys2prv_ng.report.export_all import export_each
 from nsys2prv_ng.report.files import get_report_size, needs_export
-from nsys2prv_ng.report.metadata import PID_MASK, Gpu, Metadata
+from nsys2prv_ng.report.metadata import PID_MASK, Metadata
 from nsys2prv_ng.runtime.parallel import Work
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.text.formatting import count_noun
@@ -127,8 +127,7 @@ def _make_report(
     for process, task in sorted(task_of_process.items(), key=lambda item: (item[1], item[0])):
         name, process_name = tree.model.tasks[task].name, metadata.get_process_name(process)
         tasks.append(InspectedTask(name, process & PID_MASK, process_name, tree.ranks[task]))
-    used = {metadata.gpu(place.process, place.device).number for place in places.all if isinstance(place, Stream)}
-    gpus = [metadata.gpus.get(number) or Gpu(number, "", "") for number in sorted(metadata.gpus.keys() | used)]
+    used = {metadata.find_gpu(place.process, place.device) for place in places.all if isinstance(place, Stream)}
     return InspectedReport(
         file=str(path),
         bytes=get_report_size(path),
@@ -141,7 +140,9 @@ def _make_report(
         ranks=sorted({task.rank for task in tasks if task.rank is not None}),
         tasks=tasks,
         other_processes=len(metadata.processes.keys() - task_of_process.keys()),
-        gpus=[InspectedGpu(**vars(gpu), used=gpu.number in used) for gpu in gpus],
+        gpus=[
+            InspectedGpu(**vars(metadata.get_gpu(key)), used=key in used) for key in sorted(metadata.gpus.keys() | used)
+        ],
         sources=contents.sources,
         derived=list(contents.derived),
         tables=contents.tables,
@@ -156,7 +157,7 @@ def _make_report(
 def _get_window(metadata: Metadata) -> tuple[int, int]:
     """Return the first and last time of a capture (ns), in UTC if that is known."""
     begin = (metadata.utc_of_zero or 0) + metadata.begin
-    return begin, begin + metadata.duration
+    return begin, begin + max(metadata.duration - 1, 0)
 
 
 def _warn_of_long_span(reports: Sequence[Metadata]) -> list[str]:

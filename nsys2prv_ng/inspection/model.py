@@ -14,7 +14,7 @@ from nsys2prv_ng.inspection.contents import COUNTED_SOURCES, Obstacle, Untransla
 from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.report.diagnostics import Message
-from nsys2prv_ng.report.metadata import Gpu
+from nsys2prv_ng.report.gpus import Gpu
 from nsys2prv_ng.sources.registry import GPU_OPERATIONS, SOURCES
 from nsys2prv_ng.text.formatting import format_utc
 from nsys2prv_ng.value_class import ValueClass

@@ -23,7 +23,7 @@ from nsys2prv_ng.text.tables import format_table
 NARROWEST = 72
 _INDENT = "  "
 _MOST_TASKS = 8
-_UUID_PREFIX = "GPU-"
+_UUID_PREFIX, _MIG_PREFIX = "GPU-", "MIG-"
 _UUID_SHOWN = 8
 
 _COLUMNS = ("report", "ranks", "tasks", "GPUs", "UTC", "s", "MB", "rows")
@@ -104,7 +104,7 @@ def _format_gpus(reports: Sequence[InspectedReport], width: int) -> list[str]:
     known = {(gpu.uuid or gpu.number): gpu for report in reports for gpu in report.gpus if gpu.name or gpu.uuid}
     by_name: dict[str, list[str]] = {}
     for gpu in sorted(known.values(), key=lambda gpu: gpu.number):
-        uuid = gpu.uuid.removeprefix(_UUID_PREFIX)[:_UUID_SHOWN]
+        uuid = gpu.uuid.removeprefix(_UUID_PREFIX).removeprefix(_MIG_PREFIX)[:_UUID_SHOWN]
         by_name.setdefault(gpu.name, []).append(f"{gpu.number}:{uuid}" if uuid else str(gpu.number))
     texts = [f"{escape_text(name or 'GPU')}: {escape_text(', '.join(numbers))}" for name, numbers in by_name.items()]
     return _wrap("; ".join(texts), width)

@@ -29,8 +29,9 @@ from nsys2prv_ng.job.placement import (
     show_captures_if_empty,
 )
 from nsys2prv_ng.job.scope import Scope, choose_scope
+from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.objects.tasks import ReportPlaces, find_missing_ranks
-from nsys2prv_ng.objects.tree import ObjectTree, build_tree
+from nsys2prv_ng.objects.tree import ObjectTree, build_tree, make_gpu_key
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.reading.device_operations import list_traced_graphs
@@ -154,10 +155,7 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
     is_empty = show_captures_if_empty(reports, store)
     drop_repeated_samples(reports, store, engine)
 
-    # Without repeated samples, the times of the records show which reports are capture ranges of one run.
-    parts = [
-        ReportPlaces(report.metadata, report.places, report.node, *(report.limits() or (0, 0))) for report in reports
-    ]
+    parts = [ReportPlaces(report.metadata, report.places, report.node, *report.find_capture()) for report in reports]
     whole = build_tree(parts, aligned.node_names, fold_threads=selection.folds_threads)
     if not options.several_jobs:
         refuse_several_jobs(reports, whole)
@@ -202,7 +200,7 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
         scope=scope,
         steps=steps,
         joined=joined,
-        warnings=_collect_warnings(aligned, whole, checks_ranks=checks_ranks),
+        warnings=_collect_warnings(aligned, whole, joined, checks_ranks=checks_ranks),
     )
 
 
@@ -217,12 +215,15 @@ def store_derived(joined: JoinResult, job: Job) -> None:
     store_joined(joined, np.arange(job.tree.model.row_count), job.scope.shown, job.store, job.engine)
 
 
-def _collect_warnings(aligned: AlignedReports, tree: ObjectTree, *, checks_ranks: bool) -> tuple[str, ...]:
+def _collect_warnings(
+    aligned: AlignedReports, tree: ObjectTree, joined: Sequence[JoinResult], *, checks_ranks: bool
+) -> tuple[str, ...]:
     """Return warnings about objects, clocks, ranks without a report, CUDA graphs, and data that nsys lost."""
     reports = aligned.reports
     metadata = [report.metadata for report in reports]
     return (
         *tree.warnings,
+        *_find_shared_gpus(reports, tree, [part.tasks for result in joined for part in result.nccl_communicators]),
         *aligned.alignment.warnings,
         *find_mixed_hosts(metadata),
         *find_doubtful_hosts(metadata, [report.places.called for report in reports]),
@@ -230,6 +231,44 @@ def _collect_warnings(aligned: AlignedReports, tree: ObjectTree, *, checks_ranks
         *warn_of_mixed_graphs(map(list_traced_graphs, reports)),
         *describe_lost_data({str(report.path): report.diagnostics for report in reports}),
     )
+
+
+def _find_shared_gpus(
+    reports: Sequence[ReportRecords], tree: ObjectTree, communicators: Sequence[Sequence[int]]
+) -> list[str]:
+    """Return a warning for each GPU that several tasks of one NCCL communicator seem to use, each without another GPU.
+
+    NCCL refuses such a communicator ("Duplicate GPU detected"), so what the reports say of their GPUs must be wrong.
+    """
+    gpus: dict[int, dict[tuple[int, object], int]] = {}
+    for report, rows in zip(reports, tree.rows, strict=True) if communicators else ():
+        for place, row in zip(report.places.all, rows.tolist(), strict=True):
+            if isinstance(place, Stream) and row >= 0:
+                gpu = report.metadata.gpu(place.process, place.device)
+                used = gpus.setdefault(int(tree.task_of_row[row]), {})
+                used[report.node, make_gpu_key(gpu)] = gpu.number
+    sharing: dict[tuple[int, object], set[int]] = {}
+    for tasks in communicators:
+        users: dict[tuple[int, object], set[int]] = {}
+        for task in tasks:
+            if len(gpus.get(task, ())) == 1:
+                users.setdefault(next(iter(gpus[task])), set()).add(task)
+        for key, members in users.items():
+            if len(members) > 1:
+                sharing.setdefault(key, set()).update(members)
+    model, warnings = tree.model, []
+    for key, members in sharing.items():
+        first, *others = sorted(members)
+        number, node = gpus[first][key], model.nodes[model.tasks[first].node]
+        names = [model.tasks[task].name for task in (first, *others)]
+        shown = (
+            ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) < 5 else f"{names[0]} and {len(others)} others"
+        )
+        warnings.append(
+            f"{shown} share an NCCL communicator and seem to use one GPU ({node} GPU {number}), which NCCL refuses:"
+            " their GPUs are not known, and numbers of this GPU are those of several"
+        )
+    return warnings
 
 
 # ---- joins -----------------------------------------------------------------------------------------------------------

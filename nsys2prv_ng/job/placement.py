@@ -25,7 +25,7 @@ from nsys2prv_ng.clock.alignment import NONE, ReportClock, align_clocks, find_of
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.clock.contradictions import part_nodes
-from nsys2prv_ng.clock.domains import assign_nodes
+from nsys2prv_ng.clock.domains import assign_nodes, read_utc
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.job.dropping import cut_result, drop_folded, drop_short, has_folded_events, take_folded
 from nsys2prv_ng.objects.tree import ObjectTree, group_reports_by_task
@@ -83,9 +83,10 @@ def align_reports(read: Sequence[ReadReport], way: str | Path, evidence: Sequenc
             for report in read
         ]
     )
+    utc = read_utc([report.metadata for report in read], nodes)
     clocks = [
-        ReportClock(node, report.metadata.utc_of_zero, part, report.metadata.clock, report.metadata.schema_version)
-        for report, node, part in zip(read, nodes, shown, strict=True)
+        ReportClock(node, at_zero, part, report.metadata.clock, report.metadata.schema_version)
+        for report, node, part, at_zero in zip(read, nodes, shown, utc, strict=True)
     ]
     operations, matches = match_reports_on_utc(clocks)
     nodes, origins = part_nodes(operations, nodes) if way != NONE else (nodes, [])

@@ -36,7 +36,7 @@ class Stream(NamedTuple):
 
 
 class Device(NamedTuple):
-    """A GPU of the node as a whole, by its number in nsys."""
+    """A GPU of the node as a whole, or a MIG instance, by its key in the metadata of the report."""
 
     gpu: int
 
@@ -149,7 +149,7 @@ class Places:
         return ids[codes]
 
     def devices(self, gpu: IntArray) -> IntArray:
-        """Return the ids of whole GPUs by their numbers in nsys."""
+        """Return the ids of whole GPUs by their keys in the metadata of the report."""
         codes, first = encode_rows(gpu)
         return np.array([self._register(Device(number)) for number in gpu[first].tolist()], np.int64)[codes]
 

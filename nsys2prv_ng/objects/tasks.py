@@ -23,7 +23,7 @@ from nsys2prv_ng.text.names import to_one_line
 
 @dataclass(eq=False)
 class ReportPlaces:
-    """A report in the tree: its places, its node, and the times (ns, common clock) of its first and last record."""
+    """A report in the tree: its places, its node, and the first and last time (ns, common clock) of its capture."""
 
     metadata: Metadata
     places: Places
@@ -93,18 +93,24 @@ def find_tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str], 
 
 
 def _join_repeats(tasks: list[Task]) -> list[Task]:
-    """Join the tasks of a process with capture ranges in several reports that do not overlap in time."""
+    """Join the tasks of a process with capture ranges in several reports that do not overlap in time.
+
+    Only one of the reports may show the rank, such as the one with the start of NCCL.
+    """
     joined: list[Task] = []
     by_identity: dict[tuple[object, ...], list[Task]] = {}
     for task in sorted(tasks, key=lambda task: task.members[0].first):
-        same = by_identity.setdefault((task.node, task.process, task.name, task.rank), [])
-        before = next((other for other in same if other.members[-1].last < task.members[0].first), None)
+        same = by_identity.setdefault((task.node, task.process, task.name), [])
+        in_turn = (other for other in same if other.members[-1].last < task.members[0].first)
+        before = next((other for other in in_turn if None in (other.rank, task.rank) or other.rank == task.rank), None)
         if before is None:
             same.append(task)
             joined.append(task)
         else:
             before.members += task.members
             before.order = min(before.order, task.order)
+            if before.rank is None:
+                before.rank, before.is_rank_certain = task.rank, task.is_rank_certain
     position = {task: i for i, task in enumerate(tasks)}
     return sorted(joined, key=position.__getitem__)
 

@@ -26,7 +26,8 @@ from nsys2prv_ng.objects.tasks import (
     name_threads,
 )
 from nsys2prv_ng.paraver.model import MAX_ROWS, TaskRows, TraceModel
-from nsys2prv_ng.report.metadata import PID_MASK, Gpu
+from nsys2prv_ng.report.gpus import Gpu
+from nsys2prv_ng.report.metadata import PID_MASK
 from nsys2prv_ng.value_class import ValueClass
 
 _GpuKey = tuple[str, int]
@@ -197,7 +198,7 @@ class _Locator(ValueClass):
             key = RowKey(RowKind.STREAM, gpu.number, (place.stream, place.context, place.lane))
             return self.tasks[report, place.process], key
         if isinstance(place, Device):
-            gpu = report.metadata.gpus.get(place.gpu) or Gpu(place.gpu, "", "")
+            gpu = report.metadata.get_gpu(place.gpu)
             owner = self.gpu_owners.get((report.node, make_gpu_key(gpu)), node_task)
             return owner, RowKey(RowKind.DEVICE, gpu.number, make_gpu_key(gpu))
         if isinstance(place, NodePart):

@@ -31,7 +31,7 @@ from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.cuda.lost_kernels import warn_of_lost_kernels
 from nsys2prv_ng.sources.registry import SOURCES
-from nsys2prv_ng.sources.shared.reasons import NO_ROW, OTHER_PROGRAM
+from nsys2prv_ng.sources.shared.reasons import IMPOSSIBLE, NO_ROW, OTHER_PROGRAM
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
@@ -95,6 +95,16 @@ class ReportRecords(_Report):
         for result in self.results.values():
             limits += [(self.clock.at(int(u.begin.min())), self.clock.at(int(u.begin.max()))) for u in result.unended]
         return (min(low for low, _ in limits), max(high for _, high in limits)) if limits else None
+
+    def find_capture(self) -> tuple[int, int]:
+        """Return the first and last time (ns, common clock) of the records in the capture, whose end may not be known.
+
+        Kernels and calls may run on after the capture, even into the next one of their process.
+        """
+        metadata, (first, last) = self.metadata, self.limits() or (0, 0)
+        if metadata.utc_of_zero is None or metadata.duration <= 0:
+            return first, last
+        return max(first, self.clock.at(metadata.begin)), min(last, self.clock.at(metadata.end) - 1)
 
     def spans(self) -> tuple[IntArray, IntArray]:
         """Return the first and last time of each place's events (ns, common clock); first > last without events."""
@@ -191,6 +201,7 @@ def read_report(
         if reader.places.only_observed or reader.places.has_idle_threads():
             _note_other_calls(database, reader)
         diagnostics = read_diagnostics(database)
+    metadata.warnings += _warn_of_impossible_times(results)
     _drop_without_row(reader.places, results, store)
     reader.labels.note_used(_find_used_handles(results))
     states = spill_states([states for result in results.values() for states in result.states], store)
@@ -228,6 +239,14 @@ def _collect_evidence(
         evidence[source.name] = result.evidence
         result.evidence = Evidence()
     return evidence
+
+
+def _warn_of_impossible_times(results: dict[str, Result]) -> list[str]:
+    """Return a warning about events that were dropped because of their times, if there are any."""
+    counts = {name: sum(result.dropped.get(reason, 0) for reason in IMPOSSIBLE) for name, result in results.items()}
+    listed = ", ".join(f"{count:,} of {name}" for name, count in counts.items() if count)
+    why = "they end long after the capture, or start before their launch"
+    return [f"events with impossible times are dropped: {listed}; {why}"] if listed else []
 
 
 def _note_other_calls(database: Database, reader: ReportReader) -> None:

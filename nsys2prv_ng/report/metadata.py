@@ -19,6 +19,7 @@ from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.report.database import NULL, Among, Database
 from nsys2prv_ng.report.export_settings import (
     CAPTURE,
+    FARTHEST,
     SYSTEM,
     check_parts,
     check_schema_version,
@@ -27,6 +28,7 @@ from nsys2prv_ng.report.export_settings import (
     read_integer,
     read_time,
 )
+from nsys2prv_ng.report.gpus import Gpu, find_gpus
 from nsys2prv_ng.report.nvtx_payload import PayloadLayout, read_payload_tables
 from nsys2prv_ng.value_class import ValueClass
 
@@ -83,15 +85,6 @@ _NCCL_NAMES = ("nccl", "pt_nccl", "NCCL Progress", "NCCL Service")
 """Starts of names of functions and kernels, of PyTorch threads that watch communicators, and of NCCL threads."""
 
 
-@dataclass(eq=False, repr=False)
-class Gpu(ValueClass):
-    """GPU of a host: its number in nsys, its name and its universally unique id (empty if unknown)."""
-
-    number: int
-    name: str
-    uuid: str
-
-
 class Launched(NamedTuple):
     """Rank that a launcher gave to the process that nsys launched, the number of ranks if known, and the variable."""
 
@@ -120,15 +113,25 @@ class Metadata(ValueClass):
     nccl_ranks: dict[int, int]
     """Rank of each process in the largest NCCL communicator that it initialised."""
     gpus: dict[int, Gpu]
+    """GPUs by their numbers in nsys, and the MIG instances that processes use, by keys of report/gpus.py."""
     gpu_of_device: dict[tuple[int, int], int]
-    """(pid, CUDA ordinal in the process) -> number of the GPU."""
+    """(pid, CUDA ordinal in the process) -> key in `gpus`."""
     uses_nccl: bool = False
     """Whether any name is the name of an NCCL kernel or call, or of a thread that exists with NCCL communicators."""
     begin: int = 0
     """Timestamp at which the capture started: 0, unless the export was normalised or shifted."""
+    gpu_of_ordinal: dict[int, int] = field(default_factory=dict)
+    """CUDA ordinal -> key in `gpus`, for processes that `gpu_of_device` lacks."""
+    gpu_clock_error: int = 0
+    """How much more (ns) than it was corrected the clock of a GPU may be behind; 0 if none was corrected."""
     clock: str = SYSTEM
     """Clock of the times: one of the clocks in report/export_settings.py."""
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        """Timestamp (ns) at which the capture ended; FARTHEST if that is not known."""
+        return self.begin + self.duration if self.duration > 0 else FARTHEST
 
     def number(self, variable: str) -> int | None:
         """Return the number in a variable of the captured environment; None if it is not a number."""
@@ -170,10 +173,17 @@ class Metadata(ValueClass):
         name = self.processes.get(process) or self.threads.get(get_main_thread(process)) or ""
         return re.split(r"[/\\]", name)[-1] or f"process {pid}"
 
+    def find_gpu(self, process: int, device: int) -> int:
+        """Return the key of the GPU that a process calls `device`; `device` itself if nothing shows it."""
+        return self.gpu_of_device.get((process & PID_MASK, device), self.gpu_of_ordinal.get(device, device))
+
+    def get_gpu(self, key: int) -> Gpu:
+        """Return a GPU by its key."""
+        return self.gpus.get(key) or Gpu(key, "", "")
+
     def gpu(self, process: int, device: int) -> Gpu:
         """Return the GPU that a process calls `device`: CUDA ordinals differ from process to process."""
-        number = self.gpu_of_device.get((process & PID_MASK, device), device)
-        return self.gpus.get(number) or Gpu(number, "", "")
+        return self.get_gpu(self.find_gpu(process, device))
 
 
 class Strings:
@@ -211,6 +221,12 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
     details = database.read_objects("ANALYSIS_DETAILS", ["duration"])
     threads = _read_thread_names(database, strings)
     utc_of_zero, clock = read_exported_times(database, utc, exported)
+    environment = _read_environment(database, str(system_values.get("DeviceEnvironment") or ""))
+    gpus, gpu_of_device, gpu_of_ordinal = find_gpus(
+        _list_rows(database, "TARGET_INFO_GPU", ["id"], ["cuDevice", "name", "uuid", "busLocation"]),
+        _list_rows(database, "TARGET_INFO_CUDA_DEVICE", ["pid", "cudaId"], ["gpuId", "uuid"]),
+        environment.get("CUDA_VISIBLE_DEVICES"),
+    )
     metadata = Metadata(
         schema_version=exported.get("EXPORT_SCHEMA_VERSION", "unknown"),
         nsys_version=exported.get("EXPORT_PRODUCT_VERSION", "unknown"),
@@ -219,7 +235,7 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
         begin=0 if utc is None or utc_of_zero is None else utc - utc_of_zero,
         duration=max((read_time(duration) or 0 for duration in details["duration"]), default=0),
         boot_utc=utc - system_clock if utc is not None and system_clock is not None else None,
-        environment=_read_environment(database, str(system_values.get("DeviceEnvironment") or "")),
+        environment=environment,
         processes={
             pid >> 24: str(name) for pid, name in _list_rows(database, "PROCESSES", ["globalPid"], ["name"]) if name
         },
@@ -227,11 +243,9 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
         ranks=_read_mpi_ranks(database, threads),
         nccl_ranks=_read_nccl_ranks(database, strings),
         uses_nccl=strings.has_any(_NCCL_NAMES),
-        gpus=_read_gpus(database),
-        gpu_of_device={
-            (pid, device): gpu
-            for pid, device, gpu in _list_rows(database, "TARGET_INFO_CUDA_DEVICE", ["pid", "cudaId", "gpuId"])
-        },
+        gpus=gpus,
+        gpu_of_device=gpu_of_device,
+        gpu_of_ordinal=gpu_of_ordinal,
         clock=clock,
     )
     if utc_of_zero is None:
@@ -309,11 +323,6 @@ def _read_mpi_ranks(database: Database, threads: dict[int, str]) -> dict[int, in
         return {tid >> 24: rank for tid, rank in rows if 0 <= rank < MOST_RANKS}
     named = ((tid, re.fullmatch(rf"MPI Rank ({_NUMBER.pattern})", name)) for tid, name in threads.items())
     return {tid >> 24: int(match[1]) for tid, match in named if match}
-
-
-def _read_gpus(database: Database) -> dict[int, Gpu]:
-    rows = _list_rows(database, "TARGET_INFO_GPU", ["id"], ["name", "uuid", "busLocation"])
-    return {i: Gpu(i, str(name or ""), str(uuid or bus or "")) for i, name, uuid, bus in rows}
 
 
 def _list_rows(

@@ -3,8 +3,9 @@
 Definitions (steps/spans.py defines when a step ends):
 
 - Steps are the NVTX push/pop ranges of one name with a number ("step 7") of which every task with numbered ranges has
-  equally many, on one thread, one after the other in the order of their numbers. If several names qualify, the name
-  that covers most time wins. It must cover a minimum share of the job's time (_LEAST).
+  equally many, on one thread, one after the other in the order of their numbers. Of a process with several captures,
+  numbers may be missing between these, and the steps that all tasks have count. If several names qualify, the name that
+  covers most time wins. It must cover a minimum share of the job's time (_LEAST).
 - If the user names the ranges, they need no numbers: each task then counts its ranges from 0.
 - If no ranges mark the steps, they are what each task repeats (steps/repetition.py).
 - A range that had not ended when the capture ended is not a step. Neither is a step that only some ranks had ended.
@@ -279,7 +280,7 @@ def _choose_ranges(ranges: Table, tasks: int, least: int, is_cut: bool) -> tuple
     best: tuple[str, Table] | None = None
     longest = tasks * least
     for named in group_rows(ranges, "name"):
-        table = _drop_last(named) if is_cut else named
+        table = _keep_shared(_drop_last(named) if is_cut else named)
         covered = int((table["end"] - table["begin"]).sum())
         if covered > longest and _count_same(table, tasks) and _is_in_order(table):
             best, longest = (str(table["name"][0]), table), covered
@@ -297,14 +298,25 @@ def _drop_last(table: Table) -> Table:
     return take_rows(table, table["number"] <= last.min()) if last.max() - last.min() == 1 else table
 
 
+def _keep_shared(table: Table) -> Table:
+    """Return the ranges with numbers that all tasks have, if tasks have several captures; otherwise all ranges."""
+    captures = sort_groups([table["task"], table["report"]])[1].size
+    tasks = np.unique(table["task"]).size
+    if captures == tasks:
+        return table
+    _, number, count = np.unique(table["number"], return_inverse=True, return_counts=True)
+    shared = take_rows(table, count[number] >= tasks)
+    return shared if shared["task"].size else table
+
+
 def _count_same(table: Table, tasks: int) -> bool:
-    """Return whether all tasks have ranges with the same numbers, at least FEWEST, and no number twice."""
-    order, starts = sort_groups([table["task"]])
-    count = np.diff(starts, append=order.size)
-    if starts.size < tasks or count[0] < FEWEST or mark_duplicates(table["task"], table["number"]).any():
+    """Return whether all tasks have the same numbers, at least FEWEST, none twice, and none left out in a capture."""
+    number, count = np.unique(table["number"], return_counts=True)
+    if number.size < FEWEST or (count != tasks).any() or mark_duplicates(table["task"], table["number"]).any():
         return False
+    order, starts = sort_groups([table["task"], table["report"]])
     low, high = (reduce_groups(table["number"], order, starts, how) for how in ("min", "max"))
-    return bool(((count == count[0]) & (low == low[0]) & (high - low + 1 == count)).all())
+    return bool((high - low + 1 == np.diff(starts, append=order.size)).all())
 
 
 def _is_in_order(table: Table) -> bool:
@@ -328,7 +340,7 @@ def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store
     tasks = np.unique(table["task"]).size
     if (table["number"] == ABSENT).any():
         table["number"] = count_earlier(table["task"])
-    table = _drop_last(table) if _has_unended(reports) else table
+    table = _keep_shared(_drop_last(table) if _has_unended(reports) else table)
     if not _is_in_order(table):
         reason = "a rank opens them on several threads, within each other, or not in the order of their numbers"
     elif np.count_nonzero(table["task"] == table["task"].min()) < FEWEST:

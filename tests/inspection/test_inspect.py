@@ -215,6 +215,9 @@ def test_gpus_are_used_that_have_operations(report):
         known = {
             (pid, device): gpu for pid, device, gpu in sql("SELECT pid, cudaId, gpuId FROM TARGET_INFO_CUDA_DEVICE")
         }
+    elif "TARGET_INFO_GPU" in sql.rows:
+        ordinals = dict(sql("SELECT cuDevice, id FROM TARGET_INFO_GPU"))
+        known = {each: ordinals.get(each[1], each[1]) for each in used}
     assert {gpu.number for gpu in found.gpus if gpu.used} == {known.get(each, each[1]) for each in used}
 
 

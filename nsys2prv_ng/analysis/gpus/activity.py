@@ -22,7 +22,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.records.runs import Run, load_records
-from nsys2prv_ng.report.metadata import Gpu
+from nsys2prv_ng.report.gpus import Gpu
 from nsys2prv_ng.sources.cuda import cuda_memory
 from nsys2prv_ng.value_class import ValueClass
 
@@ -67,7 +67,7 @@ def list_devices(job: Job) -> Devices:
     for report, row_of_place in zip(job.reports, job.tree.rows, strict=True):
         for place, row in zip(report.places.all, row_of_place.tolist(), strict=True):
             if isinstance(place, Device) and row >= 0:
-                gpu = report.metadata.gpus.get(place.gpu) or Gpu(place.gpu, "", "")
+                gpu = report.metadata.get_gpu(place.gpu)
                 node = job.tree.model.nodes[job.tree.model.tasks[job.tree.task_of_row[row]].node]
                 rows.setdefault(row, DeviceRow(node, gpu))
                 row_of_gpu[report.node, make_gpu_key(gpu)] = row

@@ -99,6 +99,25 @@ def get_uncertainty(job: Job) -> FloatArray:
     return np.where(is_reference, bounds, np.maximum(bounds, errors))
 
 
+def separate_corrected_gpus(job: Job, bounds: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return the clock of each report, the clock of each row of the whole tree, and the error bound (ns) of each clock.
+
+    Clocks are those of nodes, with their `bounds`. A report with a GPU clock that was corrected has a clock of its own,
+    whose error is larger by what the correction leaves open.
+    """
+    of_report = np.array([report.node for report in job.reports], np.int64)
+    of_row = np.array([task.node for task in job.whole.model.tasks], np.int64)[job.whole.task_of_row]
+    if bounds.size == 1:  # nothing else is uncertain within a single node
+        bounds = np.zeros(1)
+    errors = [report.metadata.gpu_clock_error for report in job.reports]
+    for number, index in enumerate(np.flatnonzero(errors).tolist(), bounds.size):
+        rows = job.whole.rows[index]
+        of_row[rows[rows >= 0]] = number
+        bounds = np.append(bounds, bounds[of_report[index]] + errors[index])
+        of_report[index] = number
+    return of_report, of_row, bounds
+
+
 def _find_collective_errors(job: Job, bounds: FloatArray) -> FloatArray:
     """Return the largest clock error (ns) of each node that violations of causality in collectives reveal."""
     parts = place_parts(job, job.operations.part)

@@ -22,7 +22,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.waits import rules
-from nsys2prv_ng.analysis.waits.clocks import Parts, get_uncertainty, mark_mpi, place_parts
+from nsys2prv_ng.analysis.waits.clocks import Parts, get_uncertainty, mark_mpi, place_parts, separate_corrected_gpus
 from nsys2prv_ng.analysis.waits.rules import mark_waiting_sends
 from nsys2prv_ng.arrays.groups import find_medians
 from nsys2prv_ng.arrays.pick import pick
@@ -85,8 +85,8 @@ def find_waits(job: Job) -> Waits:
     """Split the kernels and calls of all operations over ranks; return none if the user turned that off."""
     if not job.finds_waits:
         return Waits._make([np.zeros(0, np.bool_ if name == "is_mpi" else np.int64) for name in Waits._fields])
-    bounds = get_uncertainty(job)
-    pieces = _join([_split_collectives(job, bounds), *_split_messages(job, bounds)])
+    of_report, of_row, bounds = separate_corrected_gpus(job, get_uncertainty(job))
+    pieces = _join([_split_collectives(job, of_report, bounds), *_split_messages(job, of_row, bounds)])
     pieces = _join([pieces, _list_unmatched(job, pieces)])
     if job.alignment.way == NONE and len(job.reports) > 1:
         pieces = pieces._replace(verdict=np.full(pieces.row.size, rules.NOT_ALIGNED))
@@ -121,9 +121,9 @@ def _join(parts: Sequence[Waits]) -> Waits:
 # ---- collectives -----------------------------------------------------------------------------------------------------
 
 
-def _split_collectives(job: Job, bounds: FloatArray) -> Waits:
+def _split_collectives(job: Job, clock_of_report: IntArray, bounds: FloatArray) -> Waits:
     operations, table = job.operations, job.operations.table
-    parts = place_parts(job, job.operations.part)
+    parts = place_parts(job, job.operations.part)._replace(node=clock_of_report[table.report[operations.part]])
     complete = _find_complete(job)
     until, verdict, culprit, margin = rules.split_operations(
         operations.first,
@@ -236,8 +236,7 @@ def _find_doubtful_groups(
 # ---- messages --------------------------------------------------------------------------------------------------------
 
 
-def _split_messages(job: Job, bounds: FloatArray) -> list[Waits]:
-    node_of_row = np.array([task.node for task in job.whole.model.tasks], np.int64)[job.whole.task_of_row]
+def _split_messages(job: Job, clock_of_row: IntArray, bounds: FloatArray) -> list[Waits]:
     pieces = []
     for joined in job.joined:
         for source, pairs in joined.messages.items():
@@ -247,20 +246,20 @@ def _split_messages(job: Job, bounds: FloatArray) -> list[Waits]:
             )
             is_mpi = source == source_names.MPI
             if is_mpi:
-                waits = mark_waiting_sends(pairs, node_of_row, bounds)
+                waits = mark_waiting_sends(pairs, clock_of_row, bounds)
                 send = send._replace(begin=np.where(waits, send.begin, NULL))
-            pieces.append(_split_side(send, receive, node_of_row, bounds, is_mpi=is_mpi, may_leave=is_mpi))
-            pieces.append(_split_side(receive, send, node_of_row, bounds, is_mpi=is_mpi, may_leave=False))
+            pieces.append(_split_side(send, receive, clock_of_row, bounds, is_mpi=is_mpi, may_leave=is_mpi))
+            pieces.append(_split_side(receive, send, clock_of_row, bounds, is_mpi=is_mpi, may_leave=False))
     return pieces
 
 
 def _split_side(
-    waiting: rules.Side, other: rules.Side, node_of_row: IntArray, bounds: FloatArray, *, is_mpi: bool, may_leave: bool
+    waiting: rules.Side, other: rules.Side, clock_of_row: IntArray, bounds: FloatArray, *, is_mpi: bool, may_leave: bool
 ) -> Waits:
     """Split the kernels and calls of one side of messages."""
     known = waiting.is_known
     waiting, other = waiting.take(known), other.take(known)
-    wait, verdict = rules.split_side(waiting, other, node_of_row, bounds, may_leave=may_leave)
+    wait, verdict = rules.split_side(waiting, other, clock_of_row, bounds, may_leave=may_leave)
     return Waits(
         *waiting[:3],
         until=waiting.begin + wait,

@@ -23,7 +23,7 @@ from nsys2prv_ng.paraver.families import NCCL_DOMAIN
 from nsys2prv_ng.paraver.value_tables import COMMUNICATION_CLASSES
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_process
-from nsys2prv_ng.sources.cuda.device_operations import KERNEL, MEMCPY, find_launches, locate, read_recorded_calls
+from nsys2prv_ng.sources.cuda.device_operations import KERNEL, MEMCPY, locate, read_recorded_calls
 from nsys2prv_ng.sources.cuda.kernel_classes import classify_once
 from nsys2prv_ng.sources.shared.nccl_names import ADVANCED_CALLS, CALLS, STRUCTURE
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, encode_texts, read_texts
@@ -91,8 +91,7 @@ def _classify_copies(reader: ReportReader, copies: Columns) -> IntArray:
 def _mark_launched_by_nccl(reader: ReportReader, chosen: BoolArray) -> BoolArray:
     """Mark those of the chosen copies (a mask) that a call of NCCL launched which launched no kernel of NCCL."""
     tid, begin, end = _read_calls(reader)
-    launches, recorded = reader.once(find_launches), reader.once(read_recorded_calls)
-    operations = reader.once(locate)
+    recorded, operations = reader.once(read_recorded_calls), reader.once(locate)
 
     def find_call(launch: IntArray) -> IntArray:
         """Return the innermost range around each launch (n calls, -1 for none); -1 without one."""
@@ -102,10 +101,10 @@ def _mark_launched_by_nccl(reader: ReportReader, chosen: BoolArray) -> BoolArray
         found[known[order]] = find_innermost(tid, begin, end, thread[order], time[order]).innermost
         return found
 
-    call = find_call(operations.take(MEMCPY, launches)[chosen])
+    call = find_call(operations.take(MEMCPY, operations.call)[chosen])
     if not (call >= 0).any():
         return np.zeros(call.size, np.bool_)
-    with_kernels = find_call(operations.take(KERNEL, launches)[_mark_nccl(reader)])
+    with_kernels = find_call(operations.take(KERNEL, operations.call)[_mark_nccl(reader)])
     return np.asarray((call >= 0) & ~np.isin(call, with_kernels), np.bool_)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.pick import pick
-from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_starts
+from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import Index, IntArray, PlaceColumn
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
@@ -72,7 +72,7 @@ def read(reader: ReportReader) -> Result:
     rows = result.drop_rows(
         {
             reasons.NO_PROCESS: columns["globalPid"] == NULL,
-            reasons.NO_TIME: reasons.lacks_time(start),
+            **reasons.find_unsound_points(start),
             reasons.NO_MEMORY_CHANGE: ~np.isin(operation, (_ALLOCATION, _FREE)),
             reasons.NO_BYTES: size == NULL,
         }
@@ -132,12 +132,11 @@ def _match_frees(columns: Columns) -> tuple[IntArray, IntArray]:
 
 
 def _find_gpus(reader: ReportReader, columns: Columns, rows: IntArray) -> IntArray:
-    """Return the number in nsys of the GPU that the memory of `rows` is on; NULL for all other rows."""
+    """Return the key of the GPU that the memory of `rows` is on; NULL for all other rows."""
     gpu = np.full(columns.rows, NULL, np.int64)
     process = get_process(columns["globalPid"][rows])
     device = find_devices(reader, process, columns["contextId"][rows], columns["deviceId"][rows])
-    codes, pairs = find_distinct_rows(process, device)
-    gpu[rows] = np.array([reader.metadata.gpu(*pair).number for pair in pairs], np.int64)[codes]
+    gpu[rows] = reader.find_gpus(process, device)
     return gpu
 
 
@@ -238,12 +237,14 @@ def read_page_faults(reader: ReportReader) -> Result:
         Pair(labels.handle(types.GPU_PAGE_FAULT_TIME), end[rows] - begin[rows]),
         make_number_pair(labels, types.GPU_PAGE_FAULT_ADDRESS, address),
     ]
-    result.records.append(make_events(reader.place_gpus(get_process(pid[rows]), device[rows]), begin[rows], pairs))
+    result.records.append(
+        make_events(reader.places.devices(reader.find_gpus(get_process(pid[rows]), device[rows])), begin[rows], pairs)
+    )
 
     columns = reader.columns(CPU_FAULTS.name)
     result.read += columns.rows
     begin, pid = columns["start"], columns["globalPid"]
-    rows = result.drop_rows({reasons.NO_PROCESS: pid == NULL, reasons.NO_TIME: reasons.lacks_time(begin)})
+    rows = result.drop_rows({reasons.NO_PROCESS: pid == NULL, **reasons.find_unsound_points(begin)})
     place = reader.places.threads(get_main_thread(get_process(pid[rows])), application=True)
     # `CpuInstruction` is the id of the function's name. If it is missing, the module may be known.
     function, module, address = (columns[name][rows] for name in ("CpuInstruction", "module", "address"))

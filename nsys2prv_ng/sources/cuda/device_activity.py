@@ -74,11 +74,12 @@ def read(reader: ReportReader) -> Result:
         return result
     shown = ("start", "end", "globalPid", "deviceId")
     begin, end, pid, device = (operations.stack(column)[rows] for column in shown)
-    place, kind = reader.place_gpus(get_process(pid), device), operations.spread(_KINDS)[rows]
+    place = reader.places.devices(reader.find_gpus(get_process(pid), device))
+    kind = operations.spread(_KINDS)[rows]
     kind = sweep.add_communication(kind, mark_communication(reader.once(find_classes)[rows]))
 
     flies = np.flatnonzero(kind & sweep.MEMORY == 0)
-    call = reader.once(gpu.find_launches)[rows[flies]]
+    call = operations.call[rows[flies]]
     launched = pick(reader.once(gpu.read_recorded_calls).begin, call, np.iinfo(np.int64).max)
     in_flight = np.full(flies.size, sweep.IN_FLIGHT)
     flights = place[flies], np.minimum(launched, begin[flies]), end[flies], in_flight
@@ -214,8 +215,9 @@ def read_contexts(reader: ReportReader) -> Result:
     tag, context, time, device = (columns[name] for name in CONTEXT_SWITCHES.required)
     pid = columns["globalPid"]
     is_limit = np.isin(tag, (_SAVE_END, _RESTORE_START))
+    late = is_limit & reasons.is_late(time)
     unknown = is_limit & ((context == NULL) | reasons.lacks_time(time) | (device == NULL))
-    rows = result.drop_rows({reasons.NO_CONTEXT: unknown, reasons.SWITCH_STEP: ~is_limit})
+    rows = result.drop_rows({reasons.AFTER_CAPTURE: late, reasons.NO_CONTEXT: unknown, reasons.SWITCH_STEP: ~is_limit})
     # The sequence numbers of the GPU order events of the same time.
     rows = rows[np.lexsort((columns["seqNo"][rows], time[rows], context[rows], device[rows]))]
     owner, _ = encode_rows(device[rows], context[rows])

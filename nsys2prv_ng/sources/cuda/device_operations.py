@@ -7,8 +7,8 @@ the key of a call within a report is (process, correlation id).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,9 +21,17 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.nesting import assign_lanes
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
-from nsys2prv_ng.sources.shared.reasons import NO_STREAM, find_unsound_times
+from nsys2prv_ng.sources.cuda.operation_times import (
+    CLOCK_ERROR,
+    SLOWEST_FIRST_LAUNCH,
+    ClockError,
+    find_clock_errors,
+    mark_overtaken,
+)
+from nsys2prv_ng.sources.shared.reasons import AFTER_CAPTURE, BEFORE_LAUNCH, NO_STREAM, find_unsound_times, lacks_time
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import Result
+from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.value_class import ValueClass
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -46,12 +54,14 @@ class DeviceOperations(ValueClass):
     """The n operations of a report: the rows of all its tables, one table after the other.
 
     `columns`: the columns of the tables that the report has, by name. `accounts`: the number of rows of each table, and
-    of dropped ones. `place`: the place of each operation; -1 if it is dropped.
+    of dropped ones. `place`: the place of each operation; -1 if it is dropped. `call`: index of the call that launched
+    it, of `read_recorded_calls`; -1 if none was recorded.
     """
 
     columns: dict[str, Columns]
-    accounts: dict[str, Result]
-    place: IntArray
+    accounts: dict[str, Result] = field(default_factory=dict)
+    place: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    call: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def stack(self, name: str) -> IntArray:
         """Return a column of all operations; 0 for the operations of tables without it."""
@@ -74,7 +84,7 @@ def select_operations(
     reader: ReportReader, result: Result, table: str
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
     """Count the rows of a table; return (rows that can be shown, place of each, starts in ns, ends in ns)."""
-    columns, operations = reader.columns(table), reader.once(locate)
+    operations, columns = reader.once(locate), reader.columns(table)
     result.add(operations.accounts.get(table, Result()))
     place = operations.take(table, operations.place)
     rows = np.flatnonzero(place >= 0)
@@ -82,26 +92,72 @@ def select_operations(
 
 
 def locate(reader: ReportReader) -> DeviceOperations:
-    """Find the places of all operations. Call it through `reader.once`.
+    """Find the places and launches of all operations, and correct their times. Call it through `reader.once`.
 
     All tables share the lanes of a stream, so that operations on a row never overlap. Host functions have lanes of
     their own: they do not move what runs on the GPU to other rows.
     """
-    tables = {table: reader.columns(table) for table in (*TABLES, HOST_FUNCTION) if reader.has(table)}
-    operations = DeviceOperations(tables, {}, np.full(sum(columns.rows for columns in tables.values()), -1, np.int64))
+    operations = DeviceOperations(
+        {table: reader.columns(table) for table in (*TABLES, HOST_FUNCTION) if reader.has(table)}
+    )
     start, end, pid, device, context, stream = map(operations.stack, COLUMNS)
+    process, recorded = get_process(pid), reader.once(read_recorded_calls)
+    operations.call = recorded.find(process, operations.stack("correlationId"))
+    launched = pick(recorded.begin, operations.call, NULL)
     no_stream = (pid == NULL) | (device == NULL) | (context == NULL) | (stream == NULL)
     reasons = {NO_STREAM: no_stream, **find_unsound_times(start, end)}
+    sound = np.flatnonzero(~np.logical_or.reduce(list(reasons.values())))
+    on_host = operations.spread({HOST_FUNCTION: 1})
+    on_gpu = sound[on_host[sound] == 0]
+    errors = find_clock_errors(*(column[on_gpu] for column in (process, device, start, end, launched)))
+    if errors:
+        correct_clocks(reader, operations, errors)
+        start, end = operations.stack("start"), operations.stack("end")
+    reasons[BEFORE_LAUNCH] = (launched != NULL) & (start < launched - CLOCK_ERROR)
+    if (end[sound] > reader.metadata.end).any():
+        late = mark_overtaken(
+            encode_rows(process[sound], device[sound], context[sound], stream[sound])[0],
+            start[sound],
+            end[sound],
+            reader.metadata.end,
+        )
+        reasons[AFTER_CAPTURE][sound[late]] = True
+    operations.place = np.full(start.size, -1, np.int64)
     is_sound = np.zeros(start.size, np.bool_)
-    for table, columns in tables.items():
+    for table, columns in operations.columns.items():
         account = operations.accounts[table] = Result(read=columns.rows)
         sound = account.drop_rows({reason: operations.take(table, mask) for reason, mask in reasons.items()})
         operations.take(table, is_sound)[sound] = True
-    key = (get_process(pid[is_sound]), device[is_sound], context[is_sound], stream[is_sound])
-    on_host = operations.spread({HOST_FUNCTION: 1})[is_sound]
-    lane = assign_lanes(encode_rows(*key, on_host)[0], start[is_sound], end[is_sound])
+    key = (process[is_sound], device[is_sound], context[is_sound], stream[is_sound])
+    lane = assign_lanes(encode_rows(*key, on_host[is_sound])[0], start[is_sound], end[is_sound])
     operations.place[is_sound] = reader.places.streams(*key, lane)
     return operations
+
+
+def correct_clocks(reader: ReportReader, operations: DeviceOperations, errors: Sequence[ClockError]) -> None:
+    """Move the operations of GPUs whose clocks are behind, for all sources, and warn of it."""
+
+    def move(columns: Columns) -> Columns:
+        moved = {name: columns[name] for name in ("start", "end")}
+        process, device = get_process(columns["globalPid"]), columns["deviceId"]
+        for error in errors:
+            is_behind = (process == error.process) & (device == error.device)
+            for name, time in moved.items():
+                moved[name] = time + np.where(is_behind & ~lacks_time(time), error.behind, 0)
+        return replace(columns, numbers={**columns.numbers, **moved})
+
+    reader.change(TABLES, move)
+    operations.columns = {table: reader.columns(table) for table in operations.columns}
+    reader.metadata.gpu_clock_error = SLOWEST_FIRST_LAUNCH
+    clocks = [
+        f"GPU {reader.metadata.gpu(error.process, error.device).number} by {format_time(error.behind)}"
+        f" ({error.early:,} of {error.launched:,} operations start before their launch)"
+        for error in errors
+    ]
+    reader.metadata.warnings.append(
+        f"clocks of GPUs are behind that of their host: {', '.join(clocks)}; corrected by as much, and waits below"
+        f" {format_time(SLOWEST_FIRST_LAUNCH)} are not judged"
+    )
 
 
 # ---- devices of contexts ---------------------------------------------------------------------------------------------
@@ -155,20 +211,14 @@ class LaunchCalls(NamedTuple):
         return find_rows([self.process, self.correlation], [process, correlation])
 
 
-def find_launches(reader: ReportReader) -> IntArray:
-    """Return the index of the call that launched each device operation, or -1. Call it through `reader.once`."""
-    operations = reader.once(locate)
-    process, correlation = operations.stack("globalPid"), operations.stack("correlationId")
-    return reader.once(read_recorded_calls).find(get_process(process), correlation)
-
-
 def compute_queue_delays(reader: ReportReader, rows: IntArray) -> IntArray:
     """Return the time (ns) from the end of the call that launched each kernel (a row) to the kernel's start.
 
     This is the definition of NVIDIA's cuda_kern_exec_trace. The time is NULL for a kernel that started before its call
     ended, because it did not wait, and for a kernel without a recorded call.
     """
-    call = reader.once(locate).take(KERNEL, reader.once(find_launches))[rows]
+    operations = reader.once(locate)
+    call = operations.take(KERNEL, operations.call)[rows]
     begin = reader.columns(KERNEL)["start"][rows]
     launched = pick(reader.once(read_recorded_calls).end, call, NULL)
     return np.where((launched != NULL) & (launched <= begin), begin - launched, NULL)
@@ -177,6 +227,8 @@ def compute_queue_delays(reader: ReportReader, rows: IntArray) -> IntArray:
 def read_recorded_calls(reader: ReportReader) -> LaunchCalls:
     """Return the calls of a report. Call it through `reader.once`."""
     columns = reader.columns(RUNTIME)
+    if "correlationId" not in columns.numbers:  # no chosen source needs the calls otherwise
+        columns = reader.read(CALLS)
     correlation, tid, begin = columns["correlationId"], columns["globalTid"], columns["start"]
     end = columns["end"]
     # A call that the trace cannot show is not a reference to measure from. If only its end is missing, its start is.

@@ -19,7 +19,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.report.database import NULL, Table
 from nsys2prv_ng.report.metadata import get_process
-from nsys2prv_ng.sources.cuda.device_operations import RUNTIME, find_launches, locate, read_recorded_calls
+from nsys2prv_ng.sources.cuda.device_operations import RUNTIME, locate, read_recorded_calls
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 _LAUNCH = re.compile(r"cu(da)?Launch(Cooperative)?Kernel.*")
@@ -30,14 +30,17 @@ def warn_of_lost_kernels(reader: ReportReader) -> list[str]:
     """Return a warning if the report lacks kernels of launches, provided that kernels and CUDA's calls are read."""
     if not {source_names.KERNELS, source_names.CUDA_API} <= reader.chosen:
         return []
-    recorded, call, operations = reader.once(read_recorded_calls), reader.once(find_launches), reader.once(locate)
+    recorded, operations = reader.once(read_recorded_calls), reader.once(locate)
+    call, start, end = operations.call, operations.stack("start"), operations.stack("end")
     index, names = reader.names(reader.columns(RUNTIME)["nameId"][recorded.row])
     is_launch, begins, ends = (
         np.array([pattern.fullmatch(name) is not None for name in names], np.bool_)[index]
         for pattern in (_LAUNCH, *_CAPTURES)
     )
     has_operation = np.zeros(recorded.row.size, np.bool_)
-    has_operation[call[(call >= 0) & (operations.place >= 0)]] = True
+    # Another warning counts those whose times are impossible.
+    has_times = (start != NULL) & (end >= start) & (end > 0)
+    has_operation[call[(call >= 0) & ((operations.place >= 0) | has_times)]] = True
     lost = is_launch & ~has_operation
     if not lost.any():
         return []
@@ -46,7 +49,7 @@ def warn_of_lost_kernels(reader: ReportReader) -> list[str]:
         measure_depths(recorded.global_tid[is_launch], recorded.begin[is_launch], returned[is_launch]) == 1
     )
     lost &= (reader.read(Table(RUNTIME, (), {"returnValue": 0}))["returnValue"] == 0)[recorded.row]
-    owner, start, end = get_process(operations.stack("globalPid")), operations.stack("start"), operations.stack("end")
+    owner = get_process(operations.stack("globalPid"))
     for process in np.unique(recorded.process[lost]):
         own = np.flatnonzero(recorded.process == process)
         lost[own] &= ~_mark_capturing(recorded.begin[own], begins[own], returned[own], ends[own])

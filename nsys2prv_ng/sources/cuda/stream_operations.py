@@ -213,7 +213,7 @@ def read_graphs(reader: ReportReader) -> Result:
         columns = reader.columns(table.name)
         result.read += columns.rows
         time, thread = columns["start"], columns["globalTid"]
-        rows = result.drop_rows({reasons.NO_THREAD: thread == NULL, reasons.NO_TIME: reasons.lacks_time(time)})
+        rows = result.drop_rows({reasons.NO_THREAD: thread == NULL, **reasons.find_unsound_points(time)})
         pairs = [report_reader.make_id_pair(reader, types.GRAPH_CREATION, columns["nameId"][rows])]
         for name, event_type in _CREATION_IDS.items():
             if name in columns.numbers:
@@ -246,7 +246,8 @@ _TAGS = dict.fromkeys((KERNEL, GRAPH, HOST_FUNCTION), types.TAG_LAUNCH) | dict.f
 
 def draw_launch_lines(reader: ReportReader) -> Result:
     """Return a communication for each operation that a recorded call launched; one per stream for a graph's nodes."""
-    operations, call = reader.once(gpu.locate), reader.once(gpu.find_launches)
+    operations = reader.once(gpu.locate)
+    call = operations.call
     start, device, context, stream = map(operations.stack, ("start", "deviceId", "contextId", "streamId"))
     tag = operations.spread(_TAGS)
     copied = [np.maximum(operations.stack(column), 0) for column in sorted(set(_BYTES.values()))]

@@ -145,7 +145,7 @@ def read_scheduling(reader: ReportReader) -> Result:
     rows = result.drop_rows(
         {
             reasons.NO_THREAD: thread == NULL,
-            reasons.NO_TIME: reasons.lacks_time(time),
+            **reasons.find_unsound_points(time),
             reasons.NO_CORE: (core < 0) | (core >= MAX_TYPE),
             reasons.NO_DIRECTION: is_in == NULL,
         }

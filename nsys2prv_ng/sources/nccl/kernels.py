@@ -25,7 +25,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda.communication import is_nccl
-from nsys2prv_ng.sources.cuda.device_operations import KERNEL, find_launches, locate, read_recorded_calls
+from nsys2prv_ng.sources.cuda.device_operations import KERNEL, locate, read_recorded_calls
 from nsys2prv_ng.sources.nccl.calls import NcclRanges
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
@@ -67,11 +67,11 @@ class NcclKernels(NamedTuple):
 
 def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
     """Read NCCL's kernels, and find the NCCL call in which each kernel was launched."""
-    columns, operations = reader.columns(KERNEL), reader.once(locate)
+    operations, columns = reader.once(locate), reader.columns(KERNEL)
     index, names = reader.names(columns["shortName"])
     rows = np.flatnonzero(np.array([is_nccl(name) for name in names], np.bool_)[index])
     recorded = reader.once(read_recorded_calls)
-    call = operations.take(KERNEL, reader.once(find_launches))[rows]
+    call = operations.take(KERNEL, operations.call)[rows]
     known = np.flatnonzero(call >= 0)
     tid, time = recorded.global_tid[call[known]], recorded.begin[call[known]]
     within = np.full(rows.size, -1, np.int64)

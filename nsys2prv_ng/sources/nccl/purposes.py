@@ -29,7 +29,7 @@ from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, PlaceColumn
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda.communication import is_nccl
-from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, find_launches, locate, read_recorded_calls
+from nsys2prv_ng.sources.cuda.device_operations import GRAPH, KERNEL, locate, read_recorded_calls
 from nsys2prv_ng.sources.nccl.calls import CallTable, NcclCalls
 from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, parse_function
 from nsys2prv_ng.sources.shared.nccl_names import RECEIVE, SEND
@@ -267,11 +267,12 @@ class _Launches(NamedTuple):
 
 
 def _read_launches(reader: ReportReader) -> _Launches:
-    columns, recorded = reader.columns(KERNEL), reader.once(read_recorded_calls)
+    operations, recorded = reader.once(locate), reader.once(read_recorded_calls)
+    columns = reader.columns(KERNEL)
     index, names = reader.names(columns["shortName"])
     numbers = np.random.default_rng(0).integers(np.iinfo(np.int64).max, size=len(names))
     functions = np.array([parse_function(name) if is_nccl(name) else _OTHER_KERNEL for name in names], np.int64)
-    call = reader.once(locate).take(KERNEL, reader.once(find_launches))
+    call = operations.take(KERNEL, operations.call)
     rows = np.flatnonzero(call >= 0)
     call, index = call[rows], index[rows]
     return _Launches(

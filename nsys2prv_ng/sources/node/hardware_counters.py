@@ -216,7 +216,7 @@ def _add_congestion(reader: ReportReader, result: Result, switches: Mapping[int,
     columns = reader.columns(CONGESTION.name)
     result.read += columns.rows
     time, device = columns["start"], columns["globalId"]
-    rows = result.drop_rows({reasons.NO_TIME: reasons.lacks_time(time), reasons.NO_DEVICE: device == NULL})
+    rows = result.drop_rows({**reasons.find_unsound_points(time), reasons.NO_DEVICE: device == NULL})
     switch, first = keys.encode_rows(device[rows])
     parts = [_make_part(switches, SWITCH, (guid, NULL)) for guid in device[rows[first]].tolist()]
     place = reader.places.node_parts([part for part in parts if part is not None])[switch]

@@ -258,8 +258,7 @@ def read_on_gpu(reader: ReportReader) -> Result:
 def find_launched(reader: ReportReader) -> LaunchedOperations:
     """Find the operations with a place and a recorded call."""
     recorded, operations = reader.once(gpu.read_recorded_calls), reader.once(gpu.locate)
-    call = reader.once(gpu.find_launches)
-    on_gpu = operations.spread(dict.fromkeys(gpu.TABLES, 1)) > 0
+    call, on_gpu = operations.call, operations.spread(dict.fromkeys(gpu.TABLES, 1)) > 0
     rows = np.flatnonzero((operations.place >= 0) & (call >= 0) & on_gpu)
     columns = (operations.place, operations.stack("start"), operations.stack("end"))
     caller = recorded.global_tid[call[rows]], recorded.begin[call[rows]]

@@ -138,6 +138,10 @@ NO_BYTES = _define("lost", "no number of bytes")
 NO_LIMITS = _define("lost", "no start or end")
 BACKWARD = _define("lost", "ends before it starts")
 ZERO_TIME = _define("lost", "no time (start and end are 0)")
+AFTER_CAPTURE = _define("lost", "ends too long after the end of the capture to be true")
+BEFORE_LAUNCH = _define("lost", "starts before the call that launched it")
+IMPOSSIBLE = (AFTER_CAPTURE, BEFORE_LAUNCH)
+"""Reasons of events whose times show that their records are corrupt."""
 NO_DIRECTION = _define("lost", "neither in nor out")
 NO_MEMORY_CHANGE = _define("lost", "neither allocation nor free")
 UNKNOWN_ENGINE = _define("lost", "an engine of unknown kind")
@@ -219,6 +223,28 @@ _FAR = FARTHEST - 2 * LONGEST_TRACE_NS
 """Times (ns) above this limit or below its negative are damaged: they could overflow on another clock."""
 
 
+_LATE = 2**62
+"""Is added to impossible times, so that all that reads them knows them. They stay distinct and in order."""
+_LATEST = 2**61
+"""Later times (ns), 73 years after the start or, if an export was normalised, after 1970, are damaged otherwise."""
+
+
+def move_late_times(time: IntArray, latest: int) -> IntArray:
+    """Return times (ns) of which those after `latest` are marked as impossible, for `is_late`."""
+    return np.where((time > latest) & (time < _LATEST), time + _LATE, time) if time.max(initial=0) > latest else time
+
+
+def is_late(time: IntArray) -> BoolArray:
+    """Return a mask of the n times that were marked as too late after the end of the capture."""
+    return (time > _LATE) & (time < _LATE + _LATEST)
+
+
+def find_unsound_points(time: IntArray) -> dict[Reason, BoolArray]:
+    """Return masks of the n points (ns) that cannot be shown, by reason; the masks do not overlap."""
+    late = is_late(time)
+    return {AFTER_CAPTURE: late, NO_TIME: ~late & lacks_time(time)}
+
+
 def lacks_time(time: IntArray) -> BoolArray:
     """Return a mask of the n points that cannot be shown, because their time (ns) is missing or damaged."""
     return (time > _FAR) | (time < -_FAR)  # NULL is
@@ -226,9 +252,16 @@ def lacks_time(time: IntArray) -> BoolArray:
 
 def find_unsound_times(begin: IntArray, end: IntArray) -> dict[Reason, BoolArray]:
     """Return masks of the n intervals that cannot be shown, by reason; the masks do not overlap. Times are in ns."""
-    null = (begin == NULL) | (end == NULL)
+    late = is_late(begin) | is_late(end)
+    null = ~late & ((begin == NULL) | (end == NULL))
     backward = ~null & (end < begin)
     zero = ~null & (begin == 0) & (end == 0)
     # The comparison adds to the start, so that nothing overflows.
-    endless = ~null & (lacks_time(begin) | (end > np.minimum(begin, _FAR) + LONGEST_TRACE_NS))
-    return {TOO_LONG: endless & ~backward, NO_LIMITS: null, BACKWARD: backward, ZERO_TIME: zero}
+    endless = ~null & ~late & (lacks_time(begin) | (end > np.minimum(begin, _FAR) + LONGEST_TRACE_NS))
+    return {
+        AFTER_CAPTURE: late,
+        TOO_LONG: endless & ~backward,
+        NO_LIMITS: null,
+        BACKWARD: backward & ~late,
+        ZERO_TIME: zero,
+    }

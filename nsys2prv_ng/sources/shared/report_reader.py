@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeVar, cast
 
@@ -21,11 +22,21 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
+from nsys2prv_ng.report.diagnostics import TABLE as MESSAGES
 from nsys2prv_ng.report.metadata import Metadata, Strings, get_process
 from nsys2prv_ng.report.nvtx_payload import LINKS, Fields, read_payload_tables
+from nsys2prv_ng.sources.shared.reasons import move_late_times
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 
 T = TypeVar("T")
+
+_LATENESS = 10**9
+"""Events end up to this time (ns) after the capture: no event of a real report ends later, except messages of nsys.
+
+Calls of the OS runtime end up to 0.99 s later (ex2a-zero3), as nsys waits for them, samples of GPU metrics are up to
+0.74 s later (torchrun-one-report), CUDA calls end up to 1 us later (ex1a-fast). All others end in time; nsys closes
+NVTX ranges. But what nsys still writes then may be of any kind, such as a kernel that runs on.
+"""
 
 
 class ReportReader:
@@ -47,6 +58,7 @@ class ReportReader:
         self.places = Places()
         self.labels = Labels()
         self._database = database
+        self._changes: dict[str, Callable[[Columns], Columns]] = {}
         self._tables = _merge_declarations(chain.from_iterable(sources.values()))
         self._columns: dict[str, Columns] = {}
         self._computed: dict[object, object] = {}
@@ -55,8 +67,17 @@ class ReportReader:
         """Return the columns of a table that a chosen source declares; no rows if no source declares it."""
         if table not in self._columns:
             declared = self._tables.get(table)
-            self._columns[table] = self.read(declared) if declared else Columns(0, {}, {})
+            columns = self.read(declared) if declared else Columns(0, {}, {})
+            change = self._changes.get(table)
+            self._columns[table] = columns if change is None else change(columns)
         return self._columns[table]
+
+    def change(self, tables: Iterable[str], change: Callable[[Columns], Columns]) -> None:
+        """Change the columns of tables for all sources, also those that were read before."""
+        for table in tables:
+            self._changes[table] = change
+            if table in self._columns:
+                self._columns[table] = change(self._columns[table])
 
     def stack(self, tables: Iterable[str], names: Iterable[str]) -> dict[str, IntArray]:
         """Return columns of several declared tables, one table after the other."""
@@ -71,7 +92,14 @@ class ReportReader:
 
     def read(self, table: Table) -> Columns:
         """Read columns that few reports need, without keeping them."""
-        return self._database.read(table, self.metadata.schema_version)
+        return self._mark_late(table, self._database.read(table, self.metadata.schema_version))
+
+    def _mark_late(self, table: Table, columns: Columns) -> Columns:
+        """Return columns of a table in which times that no capture can have are marked as such."""
+        latest = self.metadata.end + _LATENESS
+        times = [name for name in ("start", "end", "timestamp") if name in columns.numbers and table.name != MESSAGES]
+        moved = {name: move_late_times(columns[name], latest) for name in times}
+        return replace(columns, numbers={**columns.numbers, **moved})
 
     def read_payload_tables(self, rows: IntArray, names: Sequence[str]) -> tuple[IntArray, list[Fields | None]]:
         """Return the payloads, stored as tables, of rows of NVTX_EVENTS, as report/nvtx_payload.py does."""
@@ -96,7 +124,10 @@ class ReportReader:
         gone when it returns.
         """
         declared = self._tables.get(table)
-        return self._database.read_by_block(declared, self.metadata.schema_version, convert) if declared else []
+        if declared is None:
+            return []
+        version = self.metadata.schema_version
+        return self._database.read_by_block(declared, version, lambda block: convert(self._mark_late(declared, block)))
 
     def apart(self, name: str, tables: Sequence[Table]) -> ReportReader:
         """Return a reader of the same report for one source with these tables.
@@ -104,17 +135,17 @@ class ReportReader:
         Its places and names do not become part of the trace.
         """
         reader = ReportReader(self._database, self.metadata, self.strings, {name: tables}, self.options)
+        reader._changes = self._changes
         for name, table in reader._tables.items():
             known = self._tables.get(name)
             if known is not None and _merge_declarations((known, table)) == {name: known}:
                 reader._columns[name] = self.columns(name)
         return reader
 
-    def place_gpus(self, process: IntArray, device: IntArray) -> IntArray:
-        """Return the places of n GPUs, given their processes and CUDA's ordinals within these processes."""
+    def find_gpus(self, process: IntArray, device: IntArray) -> IntArray:
+        """Return the keys of n GPUs in the metadata, given their processes and CUDA's ordinals within these."""
         codes, pairs = find_distinct_rows(process, device)
-        gpus = np.array([self.metadata.gpu(*pair).number for pair in pairs], np.int64)
-        return self.places.devices(gpus[codes])
+        return np.array([self.metadata.find_gpu(*pair) for pair in pairs], np.int64)[codes]
 
     def names(self, ids: IntArray) -> tuple[IntArray, list[str]]:
         """Return (index into the names for each of n string ids, distinct names)."""

@@ -19,7 +19,7 @@ from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import EVENT, POINT, Records, pack_tie
 from nsys2prv_ng.report.database import NULL, Columns, Table
-from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_TIME, NO_VALUE, REPETITION, TOO_LARGE, Reason, lacks_time
+from nsys2prv_ng.sources.shared.reasons import NO_DEVICE, NO_VALUE, REPETITION, TOO_LARGE, Reason, find_unsound_points
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.sources.shared.source import Result
 
@@ -203,11 +203,8 @@ def select_sound(
     `what`: the name of the values in warnings about dropped values; `is_real`: mask of the metrics whose values come
     from `scale_values`.
     """
-    has_no_time = lacks_time(samples.time)
-    has_no_device = ~has_no_time & (samples.device < 0)
-    result.drop(NO_TIME, int(has_no_time.sum()))
-    result.drop(no_device, int(has_no_device.sum()))
-    placed = ~has_no_time & ~has_no_device
+    placed = np.zeros(samples.time.size, np.bool_)
+    placed[result.drop_rows({**find_unsound_points(samples.time), no_device: samples.device < 0})] = True
     has_value = (samples.value != NULL) & (samples.metric >= 0)
     too_large = np.zeros(has_value.size, np.bool_)
     if is_real is not None and is_real.any():
