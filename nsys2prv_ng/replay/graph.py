@@ -52,8 +52,9 @@ def build_graph(time: IntArray, edges: Edges) -> Graph:
     by_time = sort_rows(time)
     order, stack = np.empty(time.size, np.int32), np.empty(time.size, np.int32)
     kept = np.ones(grouped.size, np.bool_)
-    _sort(by_time, first, edges.since, grouped, first[:-1].copy(), np.zeros(time.size, np.int8), stack, order, kept)
-    del by_time, stack
+    room = _SortRoom(first[:-1].copy(), np.zeros(time.size, np.int8), stack)
+    _sort(by_time, first, edges.since, grouped, room, order, kept)
+    del by_time, stack, room
     count = int(np.count_nonzero(kept))
     placed = Edges(*(np.empty(count, column.dtype) for column in edges))
     limits = np.zeros(time.size + 1, np.int64)
@@ -107,23 +108,32 @@ def _sort_large_groups(time: IntArray, edges: Edges, first: IntArray, grouped: I
     grouped[at] = edge[np.lexsort((edges.kind[edge], time[edges.since[edge]], edges.to[edge]))]
 
 
+class _SortRoom(NamedTuple):
+    """What `_sort` keeps of each of n nodes: the next edge to look at (its first one, at the start), and its state.
+
+    `state`: 0 at the start, 1 while a node waits for others, 2 once it is placed. `stack`: room for those that wait.
+    """
+
+    at: IntArray
+    state: Int8Array
+    stack: Int32Array
+
+
 @compiled
 def _sort(
     by_time: IntArray,
     first: IntArray,
     since: Int32Array,
     grouped: Int32Array,
-    at: IntArray,
-    state: Int8Array,
-    stack: Int32Array,
+    room: _SortRoom,
     order: Int32Array,
     kept: BoolArray,
 ) -> None:
     """Order nodes so that each follows all it depends on, and drop edges that close circles.
 
-    Only nodes of the same time can be in the wrong order. Of each node: `at`, its first edge; `state`, 0 at first, 1 if
-    it waits for others, 2 if it is placed. `stack`: room for nodes that wait. `kept`: True at first.
+    Only nodes of the same time can be in the wrong order. `kept`: True at first.
     """
+    at, state, stack = room
     filled = 0
     for node in by_time:
         if state[node] == 2:
