@@ -12,7 +12,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import sort_rows, take_groups
 from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray
-from nsys2prv_ng.replay.columns import NONE, Edges
+from nsys2prv_ng.replay.columns import NONE, REMOVED, Edges
 from nsys2prv_ng.runtime.jit import compiled
 
 
@@ -191,24 +191,27 @@ def _place_edges(
         limits[p + 1] = count
 
 
-def play(graph: Graph, weight: IntArray) -> IntArray:
-    """Return when each node happens (n, ns) with other weights (m, ns)."""
-    new = np.empty(graph.time.size, np.int64)
-    _play(graph, weight, new)
+def play(graph: Graph, weight: IntArray, kept: tuple[BoolArray, IntArray] | None = None) -> IntArray:
+    """Return when each node happens (n, ns) with other weights (m, ns).
+
+    `kept`: marks the nodes that happen at given times (ns); by default those without edges do, as they were observed.
+    """
+    is_kept, time = kept or (np.zeros(graph.time.size, np.bool_), graph.time)
+    new = time.copy()
+    _play(graph, weight, is_kept, new)
     return new
 
 
 @compiled
-def _play(graph: Graph, weight: IntArray, new: IntArray) -> None:
-    time, order, first, since = graph.time, graph.order, graph.first, graph.since
+def _play(graph: Graph, weight: IntArray, is_kept: BoolArray, new: IntArray) -> None:
+    """Set when each node happens that is not kept and has edges. No time is below REMOVED, so that sums fit 64 bits."""
+    order, first, since = graph.order, graph.first, graph.since
     for p in range(order.size):
         node = order[p]
-        low, high = first[p], first[p + 1]
-        if low == high:
-            new[node] = time[node]
+        if is_kept[node] or first[p] == first[p + 1]:
             continue
-        latest = new[since[low]] + weight[low]
-        for edge in range(low + 1, high):
+        latest = REMOVED
+        for edge in range(first[p], first[p + 1]):
             latest = max(latest, new[since[edge]] + weight[edge])
         new[node] = latest
 

@@ -3,7 +3,7 @@
 - A call starts after the call before it on its thread. A long time without calls (path/walk.py) may have been a wait
   for the thread of the process that launches kernels and was active last; then it starts after that one's last call.
 - A call returns when its own work is done. One that waited for another thread returns after that thread's last call.
-- What follows no call of its thread, such as the first call of a thread, follows what its process did before.
+- The first call of a thread follows what its process did before, and that of a process what others of its report did.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from nsys2prv_ng.replay.columns import ALWAYS, CODE, NONE, Edges, Numbers, make_
 from nsys2prv_ng.runtime.jit import compiled
 
 
-def list_thread_edges(lanes: Lanes, numbers: Numbers) -> list[Edges]:
-    """Return the dependencies between the calls of threads."""
+def list_thread_edges(lanes: Lanes, numbers: Numbers, task: IntArray) -> list[Edges]:
+    """Return the dependencies between the calls of threads. `task`: of each thread."""
     calls = lanes.calls
     every = np.arange(numbers.calls)
     before = np.where(np.append(NONE, calls.thread[:-1])[: every.size] == calls.thread, every - 1, NONE)
@@ -34,17 +34,16 @@ def list_thread_edges(lanes: Lanes, numbers: Numbers) -> list[Edges]:
     _find_handovers(lanes.tables, before, handed, of_call)
     begin, end = numbers.call_begin + every, numbers.call_end + every
     alone = np.flatnonzero((before < 0) & (handed < 0))
-    thread, time = calls.thread[alone], calls.begin[alone]
-    process = lanes.threads.process
-    of_process, of_report = (
-        find_before(lanes, numbers, group, group[thread], time) for group in (process, lanes.thread_report)
+    of_task, of_report = (
+        find_before(lanes, numbers, group, group[calls.thread[alone]], calls.begin[alone])
+        for group in (task, lanes.thread_report)
     )
     # A thread that waited for another one did nothing else meanwhile.
     is_handed = handed >= 0
     return [
         make_edges(np.where(before >= 0, numbers.call_end + before, NONE), begin, CODE),
         make_edges(_name_nodes(numbers, handed), np.where(is_handed, begin, NONE), CODE),
-        make_edges(np.where(of_process >= 0, of_process, of_report), begin[alone], columns.AFTER),
+        make_edges(np.where(of_task >= 0, of_task, of_report), begin[alone], columns.AFTER),
         make_edges(begin, end, columns.CALL, ALWAYS),
         make_edges(_name_nodes(numbers, of_call), end, columns.HANDOVER, ALWAYS),
     ]
@@ -174,10 +173,10 @@ class Marks(NamedTuple):
     """The thread of each range; NONE if it is not known."""
 
 
-def list_marks(job: Job, lanes: Lanes, numbers: Numbers, first: int) -> tuple[Marks, Edges]:
+def list_marks(job: Job, lanes: Lanes, numbers: Numbers, task: IntArray, first: int) -> tuple[Marks, Edges]:
     """Return the marks of the steps of a job, and their dependencies on the calls before them.
 
-    A mark without a call before it on its thread follows what its task did before.
+    A mark without a call before it on its thread follows what its task did before. `task`: of each thread.
     """
     steps = job.steps
     if steps is None:
@@ -193,8 +192,7 @@ def list_marks(job: Job, lanes: Lanes, numbers: Numbers, first: int) -> tuple[Ma
     has_call = (call >= 0) & (thread >= 0)
     is_inside = has_call & (pick(calls.end, call, 0) > time)
     since = np.where(is_inside, numbers.call_begin, numbers.call_end) + call
-    tasks = job.whole.task_of_row[lanes.thread_row]
     alone = np.flatnonzero(~has_call)
-    since[alone] = find_before(lanes, numbers, tasks, np.tile(steps.task, 2)[alone], time[alone])
+    since[alone] = find_before(lanes, numbers, task, np.tile(steps.task, 2)[alone], time[alone])
     kind = np.where(has_call, CODE, columns.AFTER)
     return Marks(first, time, thread), make_edges(since, first + np.arange(time.size), kind)
