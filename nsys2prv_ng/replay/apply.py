@@ -58,7 +58,16 @@ def apply_changes(model: Model, changes: Sequence[Change]) -> IntArray:
         grown = np.maximum(weight - model.graph.weight, 0).sum(dtype=np.float64)
         if grown > _LONGEST:
             raise UsageError(_TOO_LONG)
-    return np.rint(weight).astype(np.int64)
+    rounded = weight.view(np.int64)
+    _round(weight, rounded)
+    return rounded
+
+
+@compiled
+def _round(weight: FloatArray, rounded: IntArray) -> None:
+    """Set the rounded weights, which may be in the same place."""
+    for i in range(weight.size):
+        rounded[i] = np.int64(np.rint(weight[i]))
 
 
 def _scale(weight: FloatArray, edges: IntArray, factor: float | FloatArray) -> None:

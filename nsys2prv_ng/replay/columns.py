@@ -23,8 +23,8 @@ LAUNCH: an operation starts after its launch call; GAP: it starts after the oper
 kernel (or graph) and a copy run; NEAR and FAR: data move between ranks of one node, or of several, once all ranks have
 entered; UNSPLIT: an NCCL kernel waits or moves data, which is not known; TOGETHER: a rank enters an operation over
 ranks; FREE: a launch call gets a place in the queue; HANDOVER: a thread goes on after another one; STAGE: a call
-returns once its copy has read most of the host's pageable memory; AFTER: what shows no cause of its own follows what its
-process did before, and no change alters the time between them."""
+returns once its copy has read most of the host's pageable memory; AFTER: what shows no cause follows what its process
+did before, and no change alters the time between them."""
 ON_HOST = (CODE, CALL, WAKE, FREE, HANDOVER)
 """Edges whose time a host thread passes."""
 NETWORK = (NEAR, FAR)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import sort_rows, take_groups
-from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray, IntTable
 from nsys2prv_ng.replay.columns import NONE, REMOVED, Edges
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -191,29 +191,62 @@ def _place_edges(
         limits[p + 1] = count
 
 
-def play(graph: Graph, weight: IntArray, kept: tuple[BoolArray, IntArray] | None = None) -> IntArray:
-    """Return when each node happens (n, ns) with other weights (m, ns).
-
-    `kept`: marks the nodes that happen at given times (ns); by default those without edges do, as they were observed.
-    """
-    is_kept, time = kept or (np.zeros(graph.time.size, np.bool_), graph.time)
-    new = time.copy()
-    _play(graph, weight, is_kept, new)
+def play(graph: Graph, weight: IntArray) -> IntArray:
+    """Return when each node happens (n, ns) with other weights (m, ns)."""
+    new = np.empty(graph.time.size, np.int64)
+    _play(graph, weight, new)
     return new
 
 
 @compiled
-def _play(graph: Graph, weight: IntArray, is_kept: BoolArray, new: IntArray) -> None:
-    """Set when each node happens that is not kept and has edges. No time is below REMOVED, so that sums fit 64 bits."""
-    order, first, since = graph.order, graph.first, graph.since
+def _play(graph: Graph, weight: IntArray, new: IntArray) -> None:
+    time, order, first, since = graph.time, graph.order, graph.first, graph.since
     for p in range(order.size):
         node = order[p]
-        if is_kept[node] or first[p] == first[p + 1]:
+        low, high = first[p], first[p + 1]
+        if low == high:
+            new[node] = time[node]
             continue
-        latest = REMOVED
-        for edge in range(first[p], first[p + 1]):
+        latest = new[since[low]] + weight[low]
+        for edge in range(low + 1, high):
             latest = max(latest, new[since[edge]] + weight[edge])
-        new[node] = latest
+        new[node] = max(latest, REMOVED)  # so that no sum leaves 64 bits
+
+
+KEPT, GONE = 1, 2
+"""What becomes of a node that does not follow its edges: it happens when it was observed, or before anything waits."""
+
+
+def join_fates(graph: Graph, one: Int8Array, other: Int8Array) -> Int8Array:
+    """Return what `play_both` takes, given what becomes of each node (n) in two replays: 0, KEPT or GONE."""
+    return (one + 3 * other)[graph.order]
+
+
+def play_both(graph: Graph, weight: IntArray, fates: Int8Array) -> IntTable:
+    """Return when each node happens in two replays (n x 2, ns) with the same weights (m, ns): in one pass over them."""
+    new = np.empty((graph.time.size, 2), np.int64)
+    _play_both(graph, weight, fates, new)
+    return new
+
+
+@compiled
+def _play_both(graph: Graph, weight: IntArray, fates: Int8Array, new: IntTable) -> None:
+    time, order, first, since = graph.time, graph.order, graph.first, graph.since
+    for p in range(order.size):
+        node = order[p]
+        low, high = first[p], first[p + 1]
+        one = other = time[node] if low == high else REMOVED
+        for edge in range(low, high):
+            one = max(one, new[since[edge], 0] + weight[edge])
+            other = max(other, new[since[edge], 1] + weight[edge])
+        if fates[p]:
+            fate = fates[p] % 3
+            if fate:
+                one = time[node] if fate == KEPT else REMOVED
+            fate = fates[p] // 3
+            if fate:
+                other = time[node] if fate == KEPT else REMOVED
+        new[node, 0], new[node, 1] = one, other
 
 
 def trace_back(graph: Graph, weight: IntArray, new: IntArray, node: int, low: int) -> IntArray:
