@@ -55,7 +55,8 @@ def find_before(lanes: Lanes, numbers: Numbers, group: IntArray, wanted: IntArra
     `group`: of each thread, from NONE; `wanted`: the group of each time. It is NONE without such a call.
     """
     members = np.argsort(group, kind="stable")
-    first = np.searchsorted(group[members], np.arange(int(group.max(initial=NONE)) + 2))
+    most = max(int(group.max(initial=NONE)), int(wanted.max(initial=NONE)))  # a group may have no threads
+    first = np.searchsorted(group[members], np.arange(most + 2))
     found = np.full(time.size, NONE)
     _, calls, threads, _ = lanes.tables
     _find_before(calls, threads, members, first, wanted.astype(np.int64), time, found)
