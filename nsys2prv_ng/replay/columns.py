@@ -2,7 +2,7 @@
 
 A node is the start or the end of an operation or call, the moment when all ranks have entered an operation over ranks,
 when a stream has ended everything it was given, or when a range ends. Node v happens at the maximum of t(u) + weight
-over its edges (u, v). A node without edges, as the first of the job or of a report, happens when it was observed.
+over its edges (u, v). A node without edges, as the first of a process, happens when it was observed.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 - A call starts after the call before it on its thread. A long time without calls (path/walk.py) may have been a wait
   for the thread of the process that launches kernels and was active last; then it starts after that one's last call.
 - A call returns when its own work is done. One that waited for another thread returns after that thread's last call.
-- The first call of a thread follows what its process did before, and that of a process what others of its report did.
+- The first call of a thread follows what its process did before. What a process does first keeps its observed time.
 """
 
 from __future__ import annotations
@@ -34,16 +34,13 @@ def list_thread_edges(lanes: Lanes, numbers: Numbers, task: IntArray) -> list[Ed
     _find_handovers(lanes.tables, before, handed, of_call)
     begin, end = numbers.call_begin + every, numbers.call_end + every
     alone = np.flatnonzero((before < 0) & (handed < 0))
-    of_task, of_report = (
-        find_before(lanes, numbers, group, group[calls.thread[alone]], calls.begin[alone])
-        for group in (task, lanes.thread_report)
-    )
+    earlier = find_before(lanes, numbers, task, task[calls.thread[alone]], calls.begin[alone])
     # A thread that waited for another one did nothing else meanwhile.
     is_handed = handed >= 0
     return [
         make_edges(np.where(before >= 0, numbers.call_end + before, NONE), begin, CODE),
         make_edges(_name_nodes(numbers, handed), np.where(is_handed, begin, NONE), CODE),
-        make_edges(np.where(of_task >= 0, of_task, of_report), begin[alone], columns.AFTER),
+        make_edges(earlier, begin[alone], columns.AFTER),
         make_edges(begin, end, columns.CALL, ALWAYS),
         make_edges(_name_nodes(numbers, of_call), end, columns.HANDOVER, ALWAYS),
     ]
