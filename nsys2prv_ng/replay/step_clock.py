@@ -208,7 +208,8 @@ class StepClock:
         if self._steps is None:
             return outcome
         nodes, _ = self._list_last(self._steps)
-        return outcome._replace(time=graph.time, last_node=_find_first(nodes, graph.time[nodes] == outcome.end))
+        latest = nodes[graph.time[nodes] == outcome.end]
+        return outcome._replace(time=graph.time, last_node=int(latest[0]) if latest.size else NONE)
 
     def measure(self, played: Played, *, balanced: bool = False) -> Outcome:
         """Return the steps of a replay. If `balanced`, each takes the mean of all tasks."""
@@ -224,7 +225,7 @@ class StepClock:
             task_mean = of_tasks.mean(axis=1)
             if balanced:
                 lengths = np.rint(of_tasks.mean(axis=0)).astype(np.int64)
-        time, last = self._find_last(self._steps, played, int(stop[-1]))
+        time, last = self._find_last(self._steps, played)
         return Outcome(time, lengths, int(self._job[0][0]), int(stop[-1]), last, tasks, task_mean)
 
     def _measure_whole(self, time: IntArray) -> Outcome:
@@ -255,21 +256,13 @@ class StepClock:
             self._spans.of_operation[chosen], spans
         )
 
-    def _find_last(self, steps: Steps, played: Played, high: int) -> tuple[IntArray, int]:
-        """Return (the times that decide when the last step that counts ends, the node at which it does, or NONE)."""
+    def _find_last(self, steps: Steps, played: Played) -> tuple[IntArray, int]:
+        """Return (the times that decide when the last step that counts ends, the node at which it does)."""
         nodes, span = self._list_last(steps)
         on_gpu = nodes < self._model.marks.first
-        ends = played.by_gpus[nodes] + self._rest[span]
-        last = _find_first(nodes, on_gpu & (ends == high))
-        if last != NONE:
-            return played.by_gpus, last
-        ends = played.by_hosts[nodes] + self._lead[span] + self._rest[span]
-        return played.by_hosts, _find_first(nodes, ~on_gpu & (ends == high))
-
-
-def _find_first(nodes: IntArray, marks: BoolArray) -> int:
-    """Return the first node that is marked, or NONE."""
-    return int(nodes[np.argmax(marks)]) if marks.any() else NONE
+        ends = np.where(on_gpu, played.by_gpus[nodes], played.by_hosts[nodes] + self._lead[span]) + self._rest[span]
+        last = int(np.argmax(ends))
+        return played.by_gpus if on_gpu[last] else played.by_hosts, int(nodes[last])
 
 
 def _find_between(start: IntArray, stop: IntArray) -> tuple[IntArray, IntArray]:
