@@ -27,7 +27,7 @@ from nsys2prv_ng.paraver.encode import encode
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, Records, make_events, make_states
 from nsys2prv_ng.records.runs import Run, load_records, store_records
-from nsys2prv_ng.translation.wait_records import GPUS
+from nsys2prv_ng.translation.derived_records import GPUS
 from nsys2prv_ng.value_class import ValueClass
 
 MOST_BYTES = 100_000_000
