@@ -40,20 +40,15 @@ from numba.core.caching import CompileResultCacheImpl
 from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
-from nsys2prv_ng.runtime.own_files import (
-    Owners,
-    check_owner,
-    find_own_folder,
-    list_own,
-    open_own_lock,
-    read_own,
-    write_own,
-)
+from nsys2prv_ng.runtime.files import Owners, check_owner, find_own_folder, list_own, open_own_lock, read_own, write_own
 from nsys2prv_ng.version import __version__
 
 
-def initialize_runtime() -> None:
-    """Initialize what numba needs to call compiled functions, but not what only compiling needs (0.2 s)."""
+def load_numba() -> None:
+    """Initialize what numba needs to call compiled functions, but not what only compiling needs (0.2 s).
+
+    Processes that are forked later share it.
+    """
     entrypoints.init_all()  # looks through all installed packages for extensions
     rtsys.initialize(registry.cpu_target.target_context)
 
