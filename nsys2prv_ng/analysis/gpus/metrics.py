@@ -27,7 +27,6 @@ from nsys2prv_ng.objects.tree import group_by_shared_rows
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.reading.opened_events import load_source_records
-from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.shared.reasons import UNCHANGED
@@ -351,10 +350,20 @@ class Samples(NamedTuple):
     columns: SampleColumns
 
 
-def make_samples(row: int, report: ReportRecords, records: Records, lines: IntArray, begins: BoolArray) -> Samples:
-    """Return the samples of a row at these lines of a report's records. `begins`: as in SampleColumns."""
+def make_samples(
+    job: Job, report: int, row: int, records: Records, lines: IntArray, *, breaks_at_gaps: bool
+) -> Samples:
+    """Return the samples of a row at these lines, by time, of a report's records.
+
+    No earlier value is in force at the first one in a window nor, if the caller says so, after a gap.
+    """
+    time = records.time[lines]
+    window = np.searchsorted(np.array([low for low, _ in job.scope.windows], np.int64), time, "right")
+    begins = np.diff(window, prepend=-1) != 0
+    if breaks_at_gaps:
+        begins |= np.diff(time, prepend=time[:1]) > MOST_PERIODS * measure_period(time)
     columns = SampleColumns(records.time, records.first, records.handle, records.value, lines, begins)
-    return Samples(row, report.labels.types, columns)
+    return Samples(row, job.reports[report].labels.types, columns)
 
 
 def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[Samples]:
@@ -369,14 +378,4 @@ def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[Samples
             is_shared = sum(row in other.rows for other in group) > 1
             if is_shared:
                 lines = lines[add_to_series(series, row, records.time[lines])]
-            begins = mark_begins(records.time[lines], [low for low, _ in job.scope.windows], breaks_at_gaps=is_shared)
-            yield make_samples(row, job.reports[report.number], records, lines, begins)
-
-
-def mark_begins(time: IntArray, lows: Sequence[int], *, breaks_at_gaps: bool) -> BoolArray:
-    """Mark the samples (n sorted times) at which no earlier value is in force: in a new window, or after a gap."""
-    window = np.searchsorted(np.array(lows, np.int64), time, "right")
-    begins = np.diff(window, prepend=-1) != 0
-    if breaks_at_gaps:
-        begins |= np.diff(time, prepend=time[:1]) > MOST_PERIODS * measure_period(time)
-    return begins
+            yield make_samples(job, report.number, row, records, lines, breaks_at_gaps=is_shared)
