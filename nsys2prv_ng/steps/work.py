@@ -30,23 +30,26 @@ _ATTENTION = re.compile(r"attention|sdpa|fmha|flash|softmax", re.IGNORECASE)
 
 
 class LaunchedWork(NamedTuple):
-    """The n operations of a task in order of launch, and its k names. Times are on the common clock (ns)."""
+    """The n operations of a task in order of launch, and its k names. Times are on the common clock (ns).
+
+    - `name`: index of each operation's name (n).
+    - `launched`: begin of the call that launched each operation (n), ascending; of the operation, if calls are not
+      known.
+    - `checksum`: checksum of each name (k).
+    - `is_graph`: whether each name (k) is a CUDA graph, traced as a whole.
+    - `is_optimizer`: whether each name (k) looks like a kernel of an optimizer, which a training step has once.
+    - `is_attention`: whether each name (k) looks like a kernel of attention, which a layer of a transformer has once.
+    """
 
     name: IntArray
-    """Index of each operation's name (n)."""
     launched: IntArray
-    """Begin of the call that launched each operation (n), ascending; of the operation, if calls are not known."""
     begin: IntArray
     end: IntArray
     texts: list[str]
     checksum: IntArray
-    """Checksum of each name (k)."""
     is_graph: BoolArray
-    """Whether each name (k) is a CUDA graph, traced as a whole."""
     is_optimizer: BoolArray
-    """Whether each name (k) looks like a kernel of an optimizer, which a training step has once."""
     is_attention: BoolArray
-    """Whether each name (k) looks like a kernel of attention, which a layer of a transformer has once."""
 
 
 def make_work(

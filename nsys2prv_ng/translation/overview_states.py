@@ -42,10 +42,12 @@ _TYPE_DIGITS = 8
 
 @dataclass(eq=False, repr=False)
 class LineSizes(ValueClass):
-    """Upper limits of the line lengths of a trace (bytes), from the digits of its objects and times."""
+    """Upper limits of the line lengths of a trace (bytes), from the digits of its objects and times.
+
+    `place`: kind and object, with the colons around them.
+    """
 
     place: int
-    """Kind and object, with the colons around them."""
     time: int
 
     @property
@@ -58,13 +60,14 @@ class LineSizes(ValueClass):
 
 
 class CoarseRows(NamedTuple):
-    """Stored records in which some rows are coarse: they are shown in steps of time."""
+    """Stored records in which some rows are coarse: they are shown in steps of time.
+
+    `step`: length of a step (ns), 0 if no row is coarse. `rows`: number of coarse rows.
+    """
 
     runs: list[Run]
     step: int
-    """Length of a step (ns); 0 if no row is coarse."""
     rows: int
-    """Number of rows that are coarse."""
 
 
 def measure_line_sizes(job: Job) -> LineSizes:

@@ -145,11 +145,10 @@ _PARTS_PER_WORKER = 4
 
 
 class Part(NamedTuple):
-    """Consecutive slices that were written into a separate file."""
+    """Consecutive slices in a file of their own: bytes of their text before compression, and of the file."""
 
     text_size: int
     size: int
-    """Bytes of the file; `text_size` counts its text before compression."""
 
 
 def write_slices(

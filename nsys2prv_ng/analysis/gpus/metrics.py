@@ -57,18 +57,20 @@ NO_VALUES = CoveredValues()
 
 @dataclass(eq=False, repr=False)
 class MetricSums(ValueClass):
-    """Values of a metric on a row's GPU (in the trace), in the unit of `event_type`, and how long they are in force."""
+    """Values of a metric on a row's GPU (in the trace), in the unit of `event_type`, and how long they are in force.
+
+    `weighted`: sum of value x ns for which it is in force. `covered`: sums over the values in parts of the time, by the
+    name of the PartsOfTime and the number of the part.
+    """
 
     row: int
     event_type: EventType
     weighted: float
-    """Sum of value x ns for which it is in force."""
     ns: int
     low: float
     high: float
     samples: int
     covered: Mapping[tuple[str, int], CoveredValues]
-    """Sums over the values in parts of the time, by the name of the PartsOfTime and the number of the part."""
 
     def add(self, more: MetricSums) -> MetricSums:
         """Return the sums over these values and more values of the same metric."""
@@ -92,16 +94,15 @@ class MetricSums(ValueClass):
 
 
 class PartsOfTime(NamedTuple):
-    """Parts of the time, in which some metrics have means of their own."""
+    """Parts of the time, in which some metrics have means of their own: those that it `concerns`.
+
+    `find` returns the number of the part that each of n times on a row (of the trace), from start to end (ns), is in;
+    -1 for none.
+    """
 
     name: str
     concerns: Callable[[EventType], bool]
-    """Whether a metric has such means."""
     find: Callable[[int, IntArray, IntArray], IntArray]
-    """Return the number of the part that each of n times on a row (of the trace) is in; -1 for none.
-
-    Times are from start to end (ns).
-    """
 
 
 MetricsByRow = dict[tuple[int, str, str], MetricSums]
@@ -331,7 +332,10 @@ def _group_sampled(job: Job) -> list[list[_SampledReport]]:
 
 
 class SampleColumns(NamedTuple):
-    """Columns of a report's records, and the lines among them that are samples on one row, by time."""
+    """Columns of a report's records, and the lines among them that are samples on one row, by time.
+
+    `begins` marks the samples at which no earlier value is in force.
+    """
 
     time: IntArray
     first: IntArray
@@ -339,7 +343,6 @@ class SampleColumns(NamedTuple):
     value: IntArray
     lines: IntArray
     begins: BoolArray
-    """Marks the samples at which no earlier value is in force."""
 
 
 class Samples(NamedTuple):
