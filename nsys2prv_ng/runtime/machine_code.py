@@ -118,7 +118,10 @@ class MachineCodeCache:
     @cached_property
     def _stamp(self) -> str:
         """What the code depends on whatever its types, when the module of the function is complete."""
-        content = _digest_file(self._file) if self._file.is_file() else ""
+        content = ""
+        if self._file.is_file():
+            status = self._file.stat()
+            content = _digest_content(self._file, status.st_mtime_ns, status.st_size)
         return f"{content} {__version__} {numba.__version__} {digest_dependencies(self._function)}"
 
     @cached_property
@@ -238,14 +241,9 @@ class _Turn:
         return self._files[key]
 
 
-def _digest_file(file: Path) -> str:
-    """Return a digest of a source file; it is computed once for all functions of the file."""
-    status = file.stat()
-    return _digest_content(file, status.st_mtime_ns, status.st_size)
-
-
 @lru_cache(None)
 def _digest_content(file: Path, time: int, size: int) -> str:
+    """Return a digest of a source file; it is computed once for all functions of the file."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
