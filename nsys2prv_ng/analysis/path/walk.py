@@ -28,6 +28,7 @@ from nsys2prv_ng.analysis.waits.late_origins import ENDED_AFTER_NS, ENDED_BEFORE
 from nsys2prv_ng.arrays.row_keys import sort_rows
 from nsys2prv_ng.arrays.types import IntArray, IntTable
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.runtime.kernels import search
 
 HANDED_OVER_NS = 20_000
 """Shortest time (ns) without calls in which a thread may have waited for another one: PyTorch's calls follow each other
@@ -317,20 +318,8 @@ def _search_ends(operations: IntTable, by_end: IntArray, low: int, high: int, ti
 def find_call(calls: IntTable, threads: IntTable, thread: int, now: int) -> int:
     """Return the last call of a thread that starts before a time (ns); NONE without one."""
     first, last = threads[path.FIRST, thread], threads[path.AFTER, thread]
-    c = _search_begins(calls, first, last, now) - 1
+    c = search(calls[path.BEGIN], first, last, now) - 1
     return c if c >= first else NONE
-
-
-@compiled
-def _search_begins(table: IntTable, low: int, high: int, time: int) -> int:
-    """Return the first of the items low to high of a table that begins at a time (ns) or later, or `high`."""
-    while low < high:
-        middle = (low + high) // 2
-        if table[path.BEGIN, middle] < time:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @compiled
@@ -341,7 +330,7 @@ def find_waited(operations: IntTable, calls: IntTable, threads: IntTable, lists:
         return target if since < operations[path.END, target] <= now else NONE
     if sync == path.SYNC_STREAM:
         first, after = lists.stream_first[target], lists.stream_first[target + 1]
-        i = _search_begins(operations, first, after, now) - 1
+        i = search(operations[path.BEGIN], first, after, now) - 1
         # The call does not wait for what another thread launched meanwhile.
         while i >= first and operations[path.LAUNCHED, i] > since:
             i -= 1
