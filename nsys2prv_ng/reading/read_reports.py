@@ -25,8 +25,8 @@ from nsys2prv_ng.report.database import NULL, Columns, Database, Table, open_dat
 from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
 from nsys2prv_ng.report.formats import get_report_name
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
-from nsys2prv_ng.runtime.jit import load_numba
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
+from nsys2prv_ng.runtime.machine_code import load_numba
 from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.cuda.lost_kernels import warn_of_lost_kernels

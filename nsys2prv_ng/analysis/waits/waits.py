@@ -43,7 +43,8 @@ class Waits(NamedTuple):
 
     `until` is when waiting ends and moving starts: begin <= until <= end. `verdict` is SPLIT or why the kernel or call
     is not split: then it is one piece, and `until` is its begin. `culprit` is the row of the rank that released it, and
-    `culprit_begin` is when that rank started; NOBODY if several ranks may have been last. `operation` is the index (in
+    `culprit_begin` is when that rank started; NOBODY if several ranks may have been last. `margin` is how much later
+    the culprit started than the last of the others; for a message, than the other side. `operation` is the index (in
     `Job.operations`) of the collective that decided, -1 for a message and for a kernel or call that was not matched.
     """
 
@@ -55,7 +56,6 @@ class Waits(NamedTuple):
     culprit: IntArray
     culprit_begin: IntArray
     margin: IntArray
-    """How much later the culprit started than the last of the others; for a message, than the other side."""
     operation: IntArray
     is_mpi: BoolArray
 
