@@ -100,10 +100,12 @@ def _rate(numbers: MfuNumbers) -> MfuNumbers:
 
 @dataclass(eq=False, repr=False)
 class Peaks(ValueClass):
-    """Peaks (TFLOP/s) of a GPU model by number type, and the document that publishes them."""
+    """Peaks (TFLOP/s) of a GPU model by number type, and the document that publishes them.
+
+    `names`: regular expression for the names that drivers report.
+    """
 
     names: str
-    """Regular expression for the names that drivers report."""
     source: str
     tflops: Mapping[str, float]
 

@@ -214,6 +214,13 @@ class Grid(ValueClass):
     """A table with all its rows; each output shows some rows and counts the others.
 
     The first `names` columns are text, the others numbers. `footer`: rows that are always shown, such as a sum.
+
+    `more`: what the hidden rows are, as the rest of "and 3 more". `weights`: weight of each row: the heaviest rows are
+    shown, in the order of the rows. None: the first rows are shown. `group`: column by which the terminal groups rows.
+    The line above a group has the sum of its last column of times. `over`: title of the row of titles over several
+    columns. `legend`: hue and text of each colour. `below`: sentences below the table. `name_room`: characters that
+    names have, if they need them, before the terminal leaves out minor columns. `tight`: whether the terminal separates
+    columns by one blank only.
     """
 
     caption: str = ""
@@ -222,21 +229,13 @@ class Grid(ValueClass):
     names: int = 1
     footer: Sequence[Sequence[Cell]] = ()
     more: str = ""
-    """What the hidden rows are, as the rest of "and 3 more"."""
     weights: Sequence[tuple[float, ...]] | None = None
-    """Weight of each row: the heaviest rows are shown, in the order of the rows. None: the first rows are shown."""
     group: int | None = None
-    """Column by which the terminal groups rows. The line above a group has the sum of its last column of times."""
     over: str = ""
-    """Title of the row of titles over several columns."""
     legend: Sequence[tuple[str, str]] = ()
-    """Hue and text of each colour."""
     below: Sequence[str] = ()
-    """Sentences below the table."""
     name_room: int = 0
-    """Characters that names have, if they need them, before the terminal leaves out minor columns."""
     tight: bool = False
-    """Whether the terminal separates columns by one blank only."""
 
     def list_shown(self, most: int | None) -> list[Sequence[Cell]]:
         """Return the rows that an output with room for `most` rows shows; None: all rows."""

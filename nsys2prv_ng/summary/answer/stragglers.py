@@ -183,12 +183,14 @@ def _measure_ranks(case: Case) -> int:
 
 
 class MoreCompute(NamedTuple):
-    """Compute time of the GPUs of a rank, and the median of the other ranks (ns, in the time that is judged)."""
+    """Compute time of the GPUs of a rank, and the median of the other ranks (ns, in the time that is judged).
+
+    `others`: the other ranks in words.
+    """
 
     own_ns: int
     others_ns: float
     others: str
-    """The other ranks in words."""
 
 
 def find_more_compute(case: Case, rank: RankWaits) -> MoreCompute | None:

@@ -28,16 +28,17 @@ LEAST = 0.005
 
 
 class Windows(NamedTuple):
-    """Windows of one side: its steps, all its time as a single window, or for several captures one for each."""
+    """Windows of one side: its steps, all its time as a single window, or for several captures one for each.
+
+    `ns`: time of each (n). `unit`: what the parts are times of: "GPU", "main thread", or "" without parts. `units`: the
+    number of GPUs or main threads that the parts cover. `parts`: time of all units in each window (n), by part. They
+    add up to `ns` times `units`.
+    """
 
     ns: list[int]
-    """Time of each (n)."""
     unit: str
-    """What the parts are times of: "GPU", "main thread", or "" without parts."""
     units: int
-    """The number of GPUs or main threads that the parts cover."""
     parts: list[dict[str, int]]
-    """Time of all units in each window (n), by part. They add up to `ns` times `units`."""
 
 
 def list_windows(summary: JobSummary, *, by_step: bool) -> Windows:

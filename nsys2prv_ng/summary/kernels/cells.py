@@ -46,22 +46,22 @@ class Shape(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """n cells, in columns. `task`, `content`, `shape`: the series. The last two are checksums, as in all reports."""
+    """n cells, in columns. `task`, `content`, `shape`: the series. The last two are checksums, as in all reports.
+
+    `block`: the block of steps (see `find_blocks`). `steps`: number of steps in it. `clean`: number of kernels that do
+    not run beside NCCL. `kernels`, `ns`: number and time (ns) of all its kernels. `low`, `level`, `high`: first
+    quartile, median and third quartile of log(time / usual time of the place).
+    """
 
     task: IntArray
     content: IntArray
     shape: IntArray
     block: IntArray
-    """The block of steps (see `find_blocks`)."""
     steps: IntArray
-    """Number of steps in it."""
     clean: IntArray
-    """Number of kernels that do not run beside NCCL."""
     kernels: IntArray
-    """Number and time (ns) of all its kernels."""
     ns: IntArray
     low: FloatArray
-    """First quartile, median and third quartile of log(time / usual time of the place)."""
     level: FloatArray
     high: FloatArray
 
@@ -81,13 +81,15 @@ class Places(NamedTuple):
 
 
 class KernelTimes(NamedTuple):
-    """The cells and places of a report, its shapes by their checksum, and the time (ns) of each task's kernels."""
+    """The cells and places of a report, its shapes by their checksum, and the time (ns) of each task's kernels.
+
+    `task_ns`: time of all kernels without NCCL in the steps that count, also of those in no cell.
+    """
 
     cells: Cells
     places: Places
     shapes: dict[int, Shape]
     task_ns: dict[int, int]
-    """Time of all kernels without NCCL in the steps that count, also of those in no cell."""
 
 
 def join_cells(parts: Sequence[KernelTimes]) -> Cells:
@@ -114,17 +116,19 @@ def find_blocks(step: IntArray, steps: int) -> IntArray:
 
 
 class Kernels(NamedTuple):
-    """n kernels without NCCL, in columns. Times are ns; `shape` is an index into a list of shapes."""
+    """n kernels without NCCL, in columns. Times are ns; `shape` is an index into a list of shapes.
+
+    `step`: index of the step, from the first one that counts. `is_beside`: whether it runs while a kernel that
+    communicates does on its GPU.
+    """
 
     task: IntArray
     step: IntArray
-    """Index of the step, from the first one that counts."""
     shape: IntArray
     launched: IntArray
     begin: IntArray
     ns: IntArray
     is_beside: BoolArray
-    """Whether it runs while a kernel that communicates does on its GPU."""
 
     def take(self, which: IntArray | BoolArray) -> Kernels:
         """Return the kernels that indices or a mask select."""

@@ -87,13 +87,15 @@ def find_slow_modes(job: Job, parts: Sequence[KernelTimes]) -> SlowModeNumbers |
 
 
 class Judged(NamedTuple):
-    """What n cells are, and their levels: of cells that are compared, levels of all tasks have the same origin."""
+    """What n cells are, and their levels: of cells that are compared, levels of all tasks have the same origin.
+
+    `lost`: time (ns) of slow cells less their usual time; 0 for others.
+    """
 
     is_compared: BoolArray
     is_slow: BoolArray
     level: FloatArray
     lost: IntArray
-    """Time (ns) of slow cells less their usual time; 0 for others."""
 
 
 class _Limits(NamedTuple):
@@ -237,14 +239,16 @@ def _find_usual(own: IntArray, level: FloatArray, which: BoolArray, least: int =
 
 @dataclass(eq=False, repr=False)
 class Mode(ValueClass):
-    """Slow cells, as indices by series, of some tasks; the blocks of steps that are slow, and all compared ones."""
+    """Slow cells, as indices by series, of some tasks; the blocks of steps that are slow, and all compared ones.
+
+    `lost`: time (ns).
+    """
 
     tasks: set[int]
     series: list[IntArray]
     slow: set[int]
     compared: set[int]
     lost: int
-    """Time (ns)."""
 
 
 def group_modes(cells: Cells, judged: Judged) -> list[Mode]:

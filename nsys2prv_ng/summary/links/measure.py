@@ -298,17 +298,17 @@ SHORTEST_NS = 20_000
 
 
 class PairTimes(NamedTuple):
-    """n pairs at one size, in columns. `group` is equal for peers. Times are ns, per message."""
+    """n pairs at one size, in columns. `group` is equal for peers. Times are ns, per message.
+
+    `pair`: equal for one pair at several sizes. `bytes`: size of a message. `messages`: number of messages. `low`,
+    `median`, `high`: first quartile, median and third quartile of the transfer times.
+    """
 
     group: IntArray
     pair: IntArray
-    """Equal for one pair at several sizes."""
     bytes: IntArray
-    """Size of a message."""
     messages: IntArray
-    """Number of messages."""
     low: IntArray
-    """First quartile, median and third quartile of the transfer times."""
     median: IntArray
     high: IntArray
     error: FloatArray

@@ -46,6 +46,11 @@ class Messages(NamedTuple):
     """n messages that count, in columns. Times are ns.
 
     `sender` and `receiver` are ends: the row of a GPU in the trace for NCCL, the task of the trace for MPI.
+
+    `kernel`: index of the sending kernel or call; several messages may share one. `together`: the most messages that
+    the kernel or call of a side carries. `is_closed`: whether its kernels or calls carry messages between these two
+    ends only. `ns`: transfer time; 0 if it is not known. `error`: how far the transfer time may be wrong, because two
+    clocks measured it.
     """
 
     is_mpi: BoolArray
@@ -56,15 +61,10 @@ class Messages(NamedTuple):
     between_nodes: BoolArray
     bytes: IntArray
     kernel: IntArray
-    """Index of the sending kernel or call; several messages may share one."""
     together: IntArray
-    """The most messages that the kernel or call of a side carries."""
     is_closed: BoolArray
-    """Whether its kernels or calls carry messages between these two ends only."""
     ns: IntArray
-    """Transfer time; 0 if it is not known."""
     error: FloatArray
-    """How far the transfer time may be wrong, because two clocks measured it."""
 
     def take(self, which: IntArray | BoolArray) -> Messages:
         """Return the messages that indices or a mask select."""

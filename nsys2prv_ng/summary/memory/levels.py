@@ -43,22 +43,21 @@ KINDS = (2, 3)
 
 
 class MemoryLevel(NamedTuple):
-    """Device memory in use on a GPU over n steps, or one window of time."""
+    """Device memory in use on a GPU over n steps, or one window of time.
+
+    `edges`: the last time (ns) before the first step, then the end of each step (n + 1). `steps`: n; 0 if the window is
+    no step. `ends`: in use at these times (bytes, n + 1). `least`: least in use in each step (n). `last`: when the last
+    step has least in use (ns); without steps, the end. `peak_step`: index of the step of the peak.
+    """
 
     edges: IntArray
-    """The last time (ns) before the first step, then the end of each step (n + 1)."""
     steps: int
-    """n; 0 if the window is no step."""
     ends: IntArray
-    """In use at these times (bytes, n + 1)."""
     least: IntArray
-    """Least in use in each step (n)."""
     last: int
-    """When the last step has least in use (ns); without steps, the end."""
     peak: int
     peak_time: int
     peak_step: int
-    """Index of the step of the peak."""
 
 
 def measure_levels(job: Job, devices: Devices) -> dict[int, MemoryLevel]:

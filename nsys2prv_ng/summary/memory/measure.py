@@ -56,16 +56,17 @@ def measure_memory(job: Job, devices: Devices, kernel_times: Sequence[KernelTime
 
 
 class _Sums(NamedTuple):
-    """Sums over a report, or over all, as tables by `row` of the GPU."""
+    """Sums over a report, or over all, as tables by `row` of the GPU.
+
+    `changes`: allocations, frees, and the bytes of both. `kept`: number and bytes of the allocations that stay, by
+    `range` and `call`. `calls`: allocator calls by `name`: their number, total and longest time (ns). The row is -1 if
+    the GPU is not known. `peaks`: range and call of the allocation that made the peak.
+    """
 
     changes: Table
-    """Allocations, frees, and the bytes of both."""
     kept: Table
-    """Number and bytes of the allocations that stay, by `range` and `call`."""
     calls: Table
-    """Allocator calls by `name`: their number, total and longest time (ns). The row is -1 if the GPU is not known."""
     peaks: dict[int, tuple[str, str]]
-    """Range and call of the allocation that made the peak."""
 
 
 _LONGEST = {"max_ns": "max"}
@@ -138,17 +139,17 @@ def _find_kernel_time(kernel_ns: FloatTable, tasks: set[int], steps: int) -> Flo
 
 
 class _Changes(NamedTuple):
-    """n allocations and frees of device memory in the steps: place of the thread, time (ns), row of the GPU, bytes."""
+    """n allocations and frees of device memory in the steps: place of the thread, time (ns), row of the GPU, bytes.
+
+    `allocated`: ABSENT for frees. `freed`: ABSENT for allocations. `lifetime`: ABSENT if the report shows no free.
+    """
 
     place: IntArray
     time: IntArray
     row: IntArray
     allocated: IntArray
-    """ABSENT for frees."""
     freed: IntArray
-    """ABSENT for allocations."""
     lifetime: IntArray
-    """ABSENT if the report shows no free."""
 
 
 def _sum_report(job: Job, index: int, devices: Devices, levels: Mapping[int, MemoryLevel]) -> _Sums:

@@ -24,18 +24,20 @@ ON_HOST = LAUNCH, CALL
 
 
 class LateRow(NamedTuple):
-    """One task, reason and NVTX range: what cost others most in it, how often, and how long (ns) they waited."""
+    """One task, reason and NVTX range: what cost others most in it, how often, and how long (ns) they waited.
+
+    `whats`: calls of the late thread, or operations that ended late ("" for none), and their parts of `ns`, largest
+    first. `origins`: names of the tasks that delayed this one, the most expensive first. `times`: number of late
+    kernels and calls whose main reason this is.
+    """
 
     rank: int | None
     task: str
     reason: str
     range: str
     whats: list[tuple[str, int]]
-    """Calls of the late thread, or operations that ended late ("" for none), and their parts of `ns`, largest first."""
     origins: list[str]
-    """Names of the tasks that delayed this one, the most expensive first."""
     times: int
-    """Number of late kernels and calls whose main reason this is."""
     ns: int
 
     @property
@@ -125,21 +127,21 @@ def find_main_reasons(rows: Sequence[LateRow]) -> dict[str, MainReason]:
 
 
 class BandwidthRow(NamedTuple):
-    """Collectives of one function, number of ranks and printed size, over communicators of a name; rates in bytes/s."""
+    """Collectives of one function, number of ranks and printed size, over communicators of a name; rates in bytes/s.
+
+    `bytes`: the sum of their sizes. `operations`: the number of collectives. `ns`: their transfer time, summed.
+    `communicator`: what the communicators are for, or their name; without one, the only communicator, or their number.
+    """
 
     function: str
     ranks: int
     size: str
     bytes: int
-    """The sum of their sizes."""
     operations: int
-    """The number of collectives."""
     ns: int
-    """Their transfer time, summed."""
     algorithm_bytes_per_s: float
     bus_bytes_per_s: float
     communicator: str
-    """What the communicators are for, or their name; without one, the only communicator, or their number."""
 
 
 def list_bandwidth(bandwidth: Sequence[Bandwidth]) -> list[BandwidthRow]:
