@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from nsys2prv_ng.arrays.groups import sum_by_key
 from nsys2prv_ng.summary.answer.answer import answer, describe_job
 from nsys2prv_ng.summary.answer.case import Case
 from nsys2prv_ng.summary.answer.slow_steps import name_step_range
@@ -111,9 +112,7 @@ def _list_rows(summary: JobSummary, losses: Losses) -> list[tuple[str, int, str]
     main = windows.find_main_range(losses)
     ranges = Counter[str]() if main is None else Counter({main.range: 1})
     if in_mpi:
-        ranges = Counter()
-        for (range_, call), (ns, _) in case.host_gaps.items():
-            ranges[range_] += 0 if call in in_mpi else ns
+        ranges = sum_by_key((range_, 0 if call in in_mpi else ns) for (range_, call), (ns, _) in case.host_gaps.items())
     place = ""
     if ranges:
         range_, ns = ranges.most_common(1)[0]

@@ -8,11 +8,11 @@ them counts as one step: its median step, and the means of its parts.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from nsys2prv_ng.arrays.groups import sum_by_key
 from nsys2prv_ng.summary.difference.statistics import FEWEST, LEVEL, NOISE, compare_ranks, find_median
 from nsys2prv_ng.summary.efficiency.numbers import Losses, WindowEfficiency
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
@@ -103,10 +103,7 @@ def make_budget(a: Windows, b: Windows) -> list[BudgetRow]:
 
 def _join_compute(parts: Mapping[str, int]) -> dict[str, int]:
     """Return the parts with all classes of compute as one."""
-    joined: Counter[str] = Counter()
-    for name, ns in parts.items():
-        joined[COMPUTE if name.startswith(COMPUTE) else name] += ns
-    return joined
+    return sum_by_key((COMPUTE if name.startswith(COMPUTE) else name, ns) for name, ns in parts.items())
 
 
 def _make_row(name: str, a: Windows, b: Windows, median: int) -> BudgetRow:

@@ -11,7 +11,6 @@ difference.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -23,7 +22,7 @@ from nsys2prv_ng.analysis.gpus.times import measure_gpu_times
 from nsys2prv_ng.analysis.host_activity import load_outermost_calls, map_main_threads
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.groups import Table, group_rows, join_tables, make_objects, sum_table
+from nsys2prv_ng.arrays.groups import Table, group_rows, join_tables, make_objects, sum_by_key, sum_table
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
@@ -165,7 +164,7 @@ def _find_late(
     tasks: int, explained: SlowStepNumbers, usual: Sequence[LateCost], slow: Sequence[LateCost]
 ) -> LateInSlow | None:
     """Return the task that the others wait for, if each waits for half of the difference at least."""
-    before, after = _sum_costs(usual), _sum_costs(slow)
+    before, after = (sum_by_key((cost.task, cost.ns) for cost in costs) for costs in (usual, slow))
     extra = {task: ns / len(explained.slow) - before[task] / len(explained.usual) for task, ns in after.items()}
     main = find_main_reasons(group_costs(slow, []))
     task = max(extra, key=lambda task: extra[task], default="")
@@ -173,14 +172,6 @@ def _find_late(
         return None
     row, ns = main[task].row, round(extra[task])
     return LateInSlow(rank=row.rank, task=task, ns=ns, others=tasks - 1, range=row.range, what=row.what)
-
-
-def _sum_costs(costs: Sequence[LateCost]) -> Counter[str]:
-    """Return how long (ns) others waited for each task."""
-    sums: Counter[str] = Counter()
-    for cost in costs:
-        sums[cost.task] += cost.ns
-    return sums
 
 
 def take_steps(job: Job, numbers: Sequence[int]) -> Job:

@@ -14,13 +14,13 @@ kernels are in no series: their time is wait.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.groups import sum_by_key
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
@@ -101,9 +101,7 @@ def join_times(parts: list[KernelTimes]) -> KernelTimes:
     """Return the kernel times of several reports, at least one, as one."""
     places = Places._make(np.concatenate(columns) for columns in zip(*(part.places for part in parts), strict=True))
     shapes = {key: shape for part in parts for key, shape in part.shapes.items()}
-    task_ns = Counter[int]()
-    for part in parts:
-        task_ns.update(part.task_ns)
+    task_ns = sum_by_key(each for part in parts for each in part.task_ns.items())
     return KernelTimes(join_cells(parts), places, shapes, task_ns)
 
 

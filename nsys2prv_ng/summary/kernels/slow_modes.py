@@ -29,7 +29,6 @@ not slow by the rules above lose more than half as much as the others, all may d
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +36,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.groups import sum_by_key
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.job.counted import list_counted_steps
@@ -321,10 +321,8 @@ def _share_shapes(cells: Cells, one: Mode, other: Mode) -> bool:
 
 def _merge(modes: Sequence[Mode]) -> Mode:
     """Return modes as one. A step is slow if it is so in most of them, by the time that they lose."""
-    slow, compared = Counter[int](), Counter[int]()
-    for mode in modes:
-        slow.update(dict.fromkeys(mode.slow, mode.lost))
-        compared.update(dict.fromkeys(mode.compared, mode.lost))
+    slow = sum_by_key((block, mode.lost) for mode in modes for block in mode.slow)
+    compared = sum_by_key((block, mode.lost) for mode in modes for block in mode.compared)
     return Mode(
         tasks={task for mode in modes for task in mode.tasks},
         series=[at for mode in modes for at in mode.series],

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nsys2prv_ng.arrays.groups import sum_by_key
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.export_settings import describe_payload_remedy
 from nsys2prv_ng.summary.waits.numbers import Bandwidth, Culprit, LateCost, RankWaits, WaitNumbers
@@ -105,9 +106,7 @@ def group_costs(costs: Sequence[LateCost], culprits: Sequence[Culprit]) -> list[
 
 
 def _make_row(costs: Sequence[LateCost], origins: list[str], times: int) -> LateRow:
-    sums: Counter[str] = Counter()
-    for cost in costs:
-        sums[cost.call or cost.operation] += cost.ns
+    sums = sum_by_key((cost.call or cost.operation, cost.ns) for cost in costs)
     whats = sorted(sums.items(), key=lambda item: (-item[1], item[0]))
     first = costs[0]
     return LateRow(first.rank, first.task, first.reason, first.range, whats, origins, times, sum(sums.values()))
@@ -115,10 +114,9 @@ def _make_row(costs: Sequence[LateCost], origins: list[str], times: int) -> Late
 
 def find_main_reasons(rows: Sequence[LateRow]) -> dict[str, MainReason]:
     """Return the main reason of each task, by its name."""
-    sums: Counter[tuple[str, str]] = Counter()
+    sums = sum_by_key(((row.task, row.reason), row.ns) for row in rows)
     parts: dict[tuple[str, str], list[LateRow]] = defaultdict(list)
     for row in rows:
-        sums[row.task, row.reason] += row.ns
         parts[row.task, row.reason].append(row)
     main: dict[str, MainReason] = {}
     for (task, reason), ns in sorted(sums.items(), key=lambda item: (-item[1], item[0])):
