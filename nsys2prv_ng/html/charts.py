@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import ByteArray, FloatArray
-from nsys2prv_ng.html.names import clean
+from nsys2prv_ng.html.page import clean
 from nsys2prv_ng.paraver.palette import GREY
 from nsys2prv_ng.paraver.palette import Colour as Hue
 from nsys2prv_ng.value_class import ValueClass

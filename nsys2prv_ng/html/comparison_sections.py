@@ -21,7 +21,7 @@ from nsys2prv_ng.comparison.tables import choose_windows
 from nsys2prv_ng.html import charts
 from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section, Table, show_grid, stripe
 from nsys2prv_ng.html.colours import LINES, get_cell_css
-from nsys2prv_ng.html.names import clean, drop_quotes, quote
+from nsys2prv_ng.html.page import clean, drop_quotes, quote
 from nsys2prv_ng.html.summary_sections.over_time import draw_step
 from nsys2prv_ng.summary.difference.budget import BudgetRow
 from nsys2prv_ng.summary.efficiency.table import HOST_TERMS, list_device_scores, list_scores

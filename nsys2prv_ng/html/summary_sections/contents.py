@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from nsys2prv_ng.html.blocks import MOST_RANKS, MOST_ROWS, Block, Paragraph, Section, Table, show_grid, show_tree
-from nsys2prv_ng.html.names import drop_quotes
+from nsys2prv_ng.html.page import drop_quotes
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
 from nsys2prv_ng.summary import what_if
 from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency, tabulate_parts
