@@ -259,12 +259,7 @@ class Comparability(ValueClass):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the findings as `json.dumps` takes them."""
-        return {
-            "findings": [
-                {"severity": finding.severity, "text": finding.text, "prevents": sorted(finding.prevents)}
-                for finding in self.findings
-            ]
-        }
+        return {"findings": [vars(finding) | {"prevents": sorted(finding.prevents)} for finding in self.findings]}
 
 
 @dataclass(eq=False, repr=False)

@@ -244,13 +244,8 @@ def _choose_ranges(ranges: Sequence[RangesOfTask], steps: int) -> list[RangesOfT
 
 # ---- pairs of runs ---------------------------------------------------------------------------------------------------
 
-_HUES = {
-    COMPUTE: "compute_ns",
-    **{label: key for key, label in PARTS.items()},
-    USER_CODE: "own_code",
-    IN_CUDA: "cuda",
-    IN_MPI: "mpi",
-}
+_HUES = {label: key for key, label in PARTS.items()}
+_HUES |= {COMPUTE: "compute_ns", USER_CODE: "own_code", IN_CUDA: "cuda", IN_MPI: "mpi"}
 """Hue of a part of the step, by the name of the row up to its colon; sums and rests are grey."""
 _LABEL = 30
 """Most characters of the name of a run at the head of a column, and in the title of a section."""

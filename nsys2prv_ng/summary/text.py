@@ -91,10 +91,8 @@ def _format_parts(summary: JobSummary, width: int, style: layout.Style) -> list[
     lines = []
     for n, (name, ns, note) in enumerate(rows):
         bar = style.draw_bar(ns / whole, room)
-        label = "" if n else "GPU time"
-        start = (
-            f"{style.bold(label.ljust(layout.LABEL_WIDTH))}{name.ljust(names)}  {format_percent(ns, whole).rjust(6)}"
-        )
+        label = style.bold(("" if n else "GPU time").ljust(layout.LABEL_WIDTH))
+        start = f"{label}{name.ljust(names)}  {format_percent(ns, whole).rjust(6)}"
         drawn = f"  {bar}" if bar else ""
         fits = layout.LABEL_WIDTH + names + len("  100.0%") + len(drawn) + len(note) <= width
         lines.append(f"{start}{drawn}{note if fits else ''}")
@@ -170,10 +168,8 @@ def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
         *([] if waits.pipeline is None else [tabulate_pipeline(waits.pipeline)]),
         *([] if waits.links is None else list_link_tables(waits.links)),
     ]
-    return [
-        *(layout.format_grid(grid, width) for grid in grids),
-        *(layout.wrap(text, width) for text in describe_limits(waits)),
-    ]
+    sections = [layout.format_grid(grid, width) for grid in grids]
+    return sections + [layout.wrap(text, width) for text in describe_limits(waits)]
 
 
 def format_path(summary: JobSummary, width: int) -> list[list[str]]:

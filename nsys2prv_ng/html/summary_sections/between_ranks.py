@@ -45,19 +45,15 @@ def make_wait_section(summary: JobSummary) -> Section | None:
     waits = summary.waits
     if waits is None or not waits.operations:
         return None
-    grids = [
-        (waits_table.tabulate_nccl_waits(waits, summary.communication), MOST_RANKS),
-        (waits_table.tabulate_mpi_waits(waits), MOST_RANKS),
-    ]
+    of_ranks = waits_table.tabulate_nccl_waits(waits, summary.communication), waits_table.tabulate_mpi_waits(waits)
+    grids = [(grid, MOST_RANKS) for grid in of_ranks]
     if waits.split:
         excess = waits_table.tabulate_excess(waits, summary.measured_ns, summary.step_count)
         grids += [(waits_table.tabulate_reasons(waits), MOST_ROWS), (excess, MOST_ROWS)]
     blocks: list[Block] = [show_grid(grid, most) for grid, most in grids if grid.rows]
     blocks += [Paragraph(text) for text in describe_limits(waits)]
-    lead = (
-        f"Numbers of {name_time(summary)}. A rank waits in a collective or message until the last rank that it needs"
-        " arrives. The rest of the time is transfer."
-    )
+    lead = f"Numbers of {name_time(summary)}. A rank waits in a collective or message until the last rank that it needs"
+    lead += " arrives. The rest of the time is transfer."
     rank = next((rank for rank, _ in list_stragglers(waits)), None)
     if rank is not None and rank.longest_wait is not None:
         window = format_window(rank.longest_wait.from_ns, rank.longest_wait.to_ns)
@@ -201,8 +197,6 @@ def make_pipeline_section(summary: JobSummary) -> Section | None:
     bubbles = Matrix("Bubble by stage and step", about, figure, show_grid(tabulate_bubbles(pipeline)))
     sentence = Paragraph(f"{describe_pipeline(summary.pipeline)}.")
     blocks: list[Block] = [sentence, show_grid(tabulate_pipeline(pipeline)), bubbles]
-    lead = (
-        f"Numbers of {name_time(summary)}. In the bubble, a stage has nothing to do, because its neighbour has not sent"
-        " yet or none of its work is left. In a send wait, the neighbour is not ready to receive."
-    )
+    lead = f"Numbers of {name_time(summary)}. In the bubble, a stage has nothing to do, because its neighbour has not"
+    lead += " sent yet or none of its work is left. In a send wait, the neighbour is not ready to receive."
     return Section("pipeline", "Pipeline", lead, blocks, ["analysis/pipeline_bubble"])

@@ -42,10 +42,8 @@ def make_heat_map_section(pictures: Pictures) -> Section | None:
     presets = list(dict.fromkeys(heat.preset for heat in pictures.heat_maps if heat.preset and heat.key != "memory"))
     if not maps:
         return None
-    lead = (
-        "All maps show the same time. Drag over a map to zoom, double-click to reset. The line below a map then has"
-        " the values for `--time`."
-    )
+    lead = "All maps show the same time. Drag over a map to zoom, double-click to reset. The line below a map then has"
+    lead += " the values for `--time`."
     window = format_window(pictures.begin_ns, pictures.end_ns)
     return Section("over-time", "Over time", lead, maps, presets, window)
 

@@ -41,12 +41,7 @@ _COMPUTES = (COMPUTE, PARTS["whole_graph_ns"])
 _COMMUNICATION = [KERNEL_CLASSES[number] for number in COMMUNICATION_CLASSES]
 Per = Literal["rank", "process", "GPU"]
 Kind = Literal["range", "call", "kernel", "transfer"]
-_PARTS: Mapping[Kind, Sequence[str]] = {
-    "range": _ON_HOSTS,
-    "call": _ON_HOSTS,
-    "kernel": _COMPUTES,
-    "transfer": _TRANSFERS,
-}
+_PARTS = {"range": _ON_HOSTS, "call": _ON_HOSTS, "kernel": _COMPUTES, "transfer": _TRANSFERS}
 """The parts of the difference (up to a colon) that each kind explains."""
 
 

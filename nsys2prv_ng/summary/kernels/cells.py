@@ -255,8 +255,5 @@ def find_quartiles(group: IntArray, value: FloatArray) -> tuple[FloatArray, Floa
     ordered = value[order]
     first = find_starts(group[order])
     last = np.append(first[1:], order.size) - first - 1
-    return (
-        ordered[first + last // 4],
-        (ordered[first + last // 2] + ordered[first + (last + 1) // 2]) / 2,
-        ordered[first + last - last // 4],
-    )
+    median = (ordered[first + last // 2] + ordered[first + (last + 1) // 2]) / 2
+    return ordered[first + last // 4], median, ordered[first + last - last // 4]

@@ -152,9 +152,8 @@ def _group(messages: Messages, *, by_pair: bool) -> _Groups:
     messages = messages.take(messages.ns > 0)
     pair, _ = encode_rows(messages.sender, messages.receiver)
     one = np.zeros(pair.size, np.int64)
-    is_mpi, between, is_closed = (
-        marks.astype(np.int64) for marks in (messages.is_mpi, messages.between_nodes, messages.is_closed)
-    )
+    marks = messages.is_mpi, messages.between_nodes, messages.is_closed
+    is_mpi, between, is_closed = (column.astype(np.int64) for column in marks)
     by = (pair, is_closed) if by_pair else (one, one)
     code, _ = encode_rows(is_mpi, between, messages.bytes, messages.together, *by)
     order = np.lexsort((messages.ns, code))

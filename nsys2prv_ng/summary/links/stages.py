@@ -211,13 +211,12 @@ def _find_steps(job: Job, steps: Steps, row: IntArray, begin: IntArray) -> IntAr
 
 def list_step_messages(sides: Sides) -> StepMessages:
     kernel, _ = encode_rows(sides.row, sides.begin)
-    (sender, receiver), (send, receive), (sent_at, received_at) = (
-        np.split(column, 2) for column in (sides.gpu, kernel, sides.begin)
-    )
+    columns = sides.gpu, kernel, sides.begin
+    (sender, receiver), (send, receive), (sent_at, received_at) = (np.split(column, 2) for column in columns)
     step = np.split(sides.step, 2)[0]
     kept = sender != receiver
-    columns = (sender, receiver, step, sides.bytes, send, receive, sent_at, received_at)
-    return StepMessages._make([column[kept] for column in columns])
+    found = StepMessages(sender, receiver, step, sides.bytes, send, receive, sent_at, received_at)
+    return StepMessages._make([column[kept] for column in found])
 
 
 class MessageKernels(NamedTuple):

@@ -78,10 +78,9 @@ def _list_captured_once(job: Job, devices: Devices) -> set[int]:
     """Return the rows of the GPUs none of whose tasks has operations in several reports."""
     reports = Counter[int]()
     for report, rows in zip(job.reports, job.tree.rows, strict=True):
-        streams = [
-            row for place, row in zip(report.places.all, rows.tolist(), strict=True) if isinstance(place, Stream)
-        ]
-        reports.update(set(job.tree.task_of_row[[row for row in streams if row >= 0]].tolist()))
+        places = zip(report.places.all, rows.tolist(), strict=True)
+        streams = [row for place, row in places if isinstance(place, Stream) and row >= 0]
+        reports.update(set(job.tree.task_of_row[streams].tolist()))
     return {row for row, device in devices.rows.items() if all(reports[task] <= 1 for task in device.tasks)}
 
 

@@ -78,9 +78,8 @@ def _make_gpu(
 ) -> numbers.GpuMemory:
     device = devices.rows[row]
     changes, kept, calls = (_list_rows(table, row) for table in (sums.changes, sums.kept, sums.calls))
-    places = sorted(
-        (numbers.KeptMemory(**each) for each in kept), key=lambda each: (-each.bytes, each.range, each.call)
-    )
+    places = [numbers.KeptMemory(**each) for each in kept]
+    places.sort(key=lambda each: (-each.bytes, each.range, each.call))
     peak_range, peak_call = sums.peaks.get(row, ("", ""))
     return numbers.GpuMemory(
         node=device.node,

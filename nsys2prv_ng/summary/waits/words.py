@@ -99,9 +99,7 @@ def group_costs(costs: Sequence[LateCost], culprits: Sequence[Culprit]) -> list[
         times[key] += culprit.times
         if culprit.origin_task:
             origins[key][culprit.origin_task] += culprit.ns
-    rows = [
-        _make_row(part, [name for name, _ in origins[key].most_common()], times[key]) for key, part in parts.items()
-    ]
+    rows = [_make_row(own, [name for name, _ in origins[key].most_common()], times[key]) for key, own in parts.items()]
     return sorted(rows, key=lambda row: (-row.ns, row.task, row.reason, row.range))
 
 
