@@ -15,7 +15,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import Devices
 from nsys2prv_ng.analysis.host_activity import load_thread_ranges
-from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_objects, make_rows, sum_table, take_rows
+from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, make_rows, sum_table, take_rows
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import FloatArray, FloatTable, IntArray
 from nsys2prv_ng.intervals.nesting import measure_depths
@@ -29,6 +29,7 @@ from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.kernels.cells import KernelTimes, find_blocks, join_cells
 from nsys2prv_ng.summary.memory import numbers
 from nsys2prv_ng.summary.memory.levels import KINDS, MemoryLevel, choose_points, is_leak, measure_growth, measure_levels
+from nsys2prv_ng.summary.totals import add_up
 
 _MOST_KEPT = 10
 
@@ -41,9 +42,9 @@ def measure_memory(job: Job, devices: Devices, kernel_times: Sequence[KernelTime
         return None
     parts = [*job.engine.sum_up(lambda index: _sum_report(job, index, devices, levels), range(len(job.reports)))]
     sums = _Sums(
-        sum_table(join_tables([part.changes for part in parts]), ["row"]),
-        sum_table(join_tables([part.kept for part in parts]), ["row", "range", "call"]),
-        sum_table(join_tables([part.calls for part in parts]), ["row", "name"], _LONGEST),
+        add_up([part.changes for part in parts], ["row"]),
+        add_up([part.kept for part in parts], ["row", "range", "call"]),
+        add_up([part.calls for part in parts], ["row", "name"]),
         {row: place for part in parts for row, place in part.peaks.items()},
     )
     kernel_ns = _sum_kernel_times(kernel_times)
@@ -67,10 +68,6 @@ class _Sums(NamedTuple):
     kept: Table
     calls: Table
     peaks: dict[int, tuple[str, str]]
-
-
-_LONGEST = {"max_ns": "max"}
-"""The column of calls that is not summed."""
 
 
 def _make_gpu(
@@ -113,7 +110,7 @@ def _list_rows(table: Table, row: int) -> list[dict[str, Any]]:
 
 
 def _list_calls(calls: Table) -> list[numbers.AllocatorCalls]:
-    rows = make_rows(sum_table(drop_columns(calls, "row"), ["name"], _LONGEST))
+    rows = make_rows(add_up([drop_columns(calls, "row")], ["name"]))
     listed = [numbers.AllocatorCalls(blocking=numbers.is_blocking(row["name"]), **row) for row in rows]
     return sorted(listed, key=lambda calls: (-calls.total_ns, calls.name))
 
@@ -248,5 +245,5 @@ def _sum_calls(
             row[task == number] = used[0]
     length = end - begin
     columns = {"row": row, "name": value[line], "count": np.ones_like(row), "total_ns": length, "max_ns": length}
-    table = sum_table(columns, ["row", "name"], _LONGEST)
+    table = add_up([columns], ["row", "name"])
     return {**table, "name": make_objects(names[call] for call in table["name"].tolist())}
