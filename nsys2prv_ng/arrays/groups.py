@@ -5,7 +5,6 @@ Importing pandas takes longer than adding up most tables.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -102,14 +101,6 @@ def encode_key(key: npt.NDArray[Any]) -> IntArray:
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-
-
-def sum_by_key(pairs: Iterable[tuple[Key, int]]) -> Counter[Key]:
-    """Return the sum of the numbers of each key; the keys are in the order in which they first come."""
-    sums = Counter[Key]()
-    for key, number in pairs:
-        sums[key] += number
-    return sums
 
 
 def map_unambiguous(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, Value]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from nsys2prv_ng.arrays.groups import sum_by_key
 from nsys2prv_ng.comparison.model import Comparability, Finding, Side
 from nsys2prv_ng.report.diagnostics import REMEDY
 from nsys2prv_ng.summary.efficiency.windows import find_most_compute
 from nsys2prv_ng.summary.job import JobFacts, JobSummary
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.names import clean_name
 from nsys2prv_ng.text.tables import cut_middle

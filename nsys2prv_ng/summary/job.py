@@ -16,7 +16,6 @@ from html import escape
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from nsys2prv_ng.arrays.groups import sum_by_key
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.value_tables import BY_NCCL, COMMUNICATION_CLASSES, KERNEL_CLASSES, communicates
 from nsys2prv_ng.reading.accounts import SkippedReport
@@ -31,6 +30,7 @@ from nsys2prv_ng.summary.memory.numbers import MemoryNumbers, MemoryOperationNum
 from nsys2prv_ng.summary.path.numbers import PathNumbers
 from nsys2prv_ng.summary.ranges.numbers import LaunchedInRange, RangeNode, RepeatedRange
 from nsys2prv_ng.summary.steps.numbers import SlowStepNumbers
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.verdict import Verdict
 from nsys2prv_ng.summary.waits.numbers import MpiNumbers, NcclNumbers, WaitNumbers
 from nsys2prv_ng.text.formatting import count_nouns, format_time, format_utc

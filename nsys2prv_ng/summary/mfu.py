@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from nsys2prv_ng.arrays.groups import sum_by_key
 from nsys2prv_ng.sources.cuda.kernel_classes import find_number_types
 from nsys2prv_ng.summary.gpus.numbers import GpuNumbers
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.numbers import MfuNumbers
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.text.formatting import count_noun, format_flops, format_percent, join_first
 from nsys2prv_ng.text.names import quote_name
 from nsys2prv_ng.value_class import ValueClass

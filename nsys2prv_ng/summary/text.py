@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-from nsys2prv_ng.arrays.groups import sum_by_key
 from nsys2prv_ng.summary.answer.answer import answer, describe_job
 from nsys2prv_ng.summary.answer.case import Case
 from nsys2prv_ng.summary.answer.slow_steps import name_step_range
@@ -20,6 +19,7 @@ from nsys2prv_ng.summary.memory.table import list_memory_tables, tabulate_memory
 from nsys2prv_ng.summary.path.table import describe_path, describe_tasks, tabulate_path
 from nsys2prv_ng.summary.ranges import table as range_tables
 from nsys2prv_ng.summary.steps.table import list_slow_tables
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.waits import table as wait_tables
 from nsys2prv_ng.summary.what_if import tabulate_scenarios
 from nsys2prv_ng.text import layout

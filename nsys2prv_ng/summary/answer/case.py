@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
-from nsys2prv_ng.arrays.groups import sum_by_key
 from nsys2prv_ng.paraver.value_tables import BY_NCCL, communicates
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
@@ -17,6 +16,7 @@ from nsys2prv_ng.summary.efficiency.numbers import Losses
 from nsys2prv_ng.summary.efficiency.windows import NamedWindow, are_steps, choose_window, list_parts
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.memory.numbers import MemoryOperationNumbers
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.waits.numbers import MpiWaits, RankWaits
 from nsys2prv_ng.summary.waits.words import NOT_SELECTED
 from nsys2prv_ng.value_class import ValueClass

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import NamedTuple
 
-from nsys2prv_ng.arrays.groups import sum_by_key
 from nsys2prv_ng.summary.efficiency.numbers import StepEfficiency
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS, list_parts
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.steps.numbers import LateInSlow, SlowStepNumbers
 from nsys2prv_ng.summary.steps.table import list_numbers
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.verdict import Place
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_span, format_time
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name

@@ -6,9 +6,9 @@ from collections import Counter
 from statistics import median
 from typing import NamedTuple
 
-from nsys2prv_ng.arrays.groups import sum_by_key
 from nsys2prv_ng.summary.answer.case import HALF, LEAST, Case, find_rank, is_worth
 from nsys2prv_ng.summary.job import PLURALS, JobSummary
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.verdict import Straggler, StragglerReason
 from nsys2prv_ng.summary.waits.numbers import Excess, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.waits.words import DEPENDENCY, DEVICE, NOT_SELECTED, ON_HOST

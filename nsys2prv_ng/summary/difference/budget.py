@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nsys2prv_ng.arrays.groups import sum_by_key
 from nsys2prv_ng.summary.difference.statistics import FEWEST, LEVEL, NOISE, compare_ranks, find_median
 from nsys2prv_ng.summary.efficiency.numbers import Losses, WindowEfficiency
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.text.names import USER_CODE
 from nsys2prv_ng.value_class import ValueClass
 

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.groups import sum_by_key
 from nsys2prv_ng.paraver.value_tables import BY_NCCL, COMMUNICATION_CLASSES, HANDS_OVER, KERNEL_CLASSES
 from nsys2prv_ng.summary.difference.budget import HOST_BOUND, LEAST, BudgetRow
 from nsys2prv_ng.summary.difference.statistics import NOISE
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.text.formatting import shorten_range_name
 from nsys2prv_ng.text.names import USER_CODE
 from nsys2prv_ng.value_class import ValueClass

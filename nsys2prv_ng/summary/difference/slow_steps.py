@@ -22,7 +22,7 @@ from nsys2prv_ng.analysis.gpus.times import measure_gpu_times
 from nsys2prv_ng.analysis.host_activity import load_outermost_calls, map_main_threads
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.groups import Table, group_rows, join_tables, make_objects, sum_by_key, sum_table
+from nsys2prv_ng.arrays.groups import Table, group_rows, join_tables, make_objects, sum_table
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
@@ -38,6 +38,7 @@ from nsys2prv_ng.summary.gpus.measure import list_gpus
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges
 from nsys2prv_ng.summary.steps.numbers import IdlePart, LateInSlow, OnlySlow, SlowStepNumbers, StepChange, StepPart
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.waits.measure import list_costs
 from nsys2prv_ng.summary.waits.numbers import LateCost
 from nsys2prv_ng.summary.waits.words import find_main_reasons, group_costs

@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.groups import sum_by_key
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
@@ -29,6 +28,7 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.reading.device_operations import mark_communication, number_streams
 from nsys2prv_ng.reading.opened_events import ABSENT, OpenedEvents, find_checksum, load_opened_events
+from nsys2prv_ng.summary.sums import sum_by_key
 
 MOST_SHAPES = 64
 """Most shapes of a report that are measured: the shapes with most time."""

@@ -36,7 +36,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.groups import sum_by_key
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.job.counted import list_counted_steps
@@ -44,6 +43,7 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.kernels.cells import Cells, KernelTimes, Places, find_blocks, find_quartiles, join_times
 from nsys2prv_ng.summary.kernels.numbers import SlowKernel, SlowMode, SlowModeNumbers, SlowTask
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.value_class import ValueClass
 
 LEAST = float(np.log(1.1))

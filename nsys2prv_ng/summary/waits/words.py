@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nsys2prv_ng.arrays.groups import sum_by_key
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.export_settings import describe_payload_remedy
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.waits.numbers import Bandwidth, Culprit, LateCost, RankWaits, WaitNumbers
 from nsys2prv_ng.text.formatting import count_noun, format_bytes
 from nsys2prv_ng.text.names import NO_CALL, NO_RANGE
