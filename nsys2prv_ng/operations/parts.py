@@ -173,6 +173,25 @@ def get_kinds(
     return np.where((size == 0) | lacks_root, OTHER, kind)
 
 
+class Side(NamedTuple):
+    """One side of n messages: its kernel or call, and when it arrived."""
+
+    row: IntArray
+    begin: IntArray
+    end: IntArray
+    arrived: IntArray
+    poster: IntArray
+
+    @property
+    def is_known(self) -> BoolArray:
+        """Mark the messages whose call or kernel, in which this side may wait, is known."""
+        return np.asarray((self.begin != NULL) & (self.end != NULL), np.bool_)
+
+    def take(self, which: BoolArray) -> Side:
+        """Return the messages that a mask selects."""
+        return Side._make([column[which] for column in self])
+
+
 class MessagePairs(NamedTuple):
     """n messages with both sides, on the common clock (ns) and on rows of the trace.
 
@@ -193,6 +212,12 @@ class MessagePairs(NamedTuple):
     sender: IntArray
     """Row of the thread or stream on which the send was posted; it may end on another thread."""
     receiver: IntArray
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """Return the sides that send and that receive."""
+        send = Side(self.send_row, self.send_begin, self.send_end, self.send_arrived, self.sender)
+        return send, Side(self.receive_row, self.receive_begin, self.receive_end, self.receive_arrived, self.receiver)
 
 
 # ---- ranks that not every call records -------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.alignment import LEAST_CAUSAL, NONE
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.matching import Operations
-from nsys2prv_ng.operations.parts import COPIED, LOOSE, STREAM
+from nsys2prv_ng.operations.parts import COPIED, LOOSE, STREAM, Side
 from nsys2prv_ng.report.database import NULL
 
 
@@ -240,10 +240,7 @@ def _split_messages(job: Job, clock_of_row: IntArray, bounds: FloatArray) -> lis
     pieces = []
     for joined in job.joined:
         for source, pairs in joined.messages.items():
-            send = rules.Side(pairs.send_row, pairs.send_begin, pairs.send_end, pairs.send_arrived, pairs.sender)
-            receive = rules.Side(
-                pairs.receive_row, pairs.receive_begin, pairs.receive_end, pairs.receive_arrived, pairs.receiver
-            )
+            send, receive = pairs.sides
             is_mpi = source == source_names.MPI
             if is_mpi:
                 waits = mark_waiting_sends(pairs, clock_of_row, bounds)
@@ -254,7 +251,7 @@ def _split_messages(job: Job, clock_of_row: IntArray, bounds: FloatArray) -> lis
 
 
 def _split_side(
-    waiting: rules.Side, other: rules.Side, clock_of_row: IntArray, bounds: FloatArray, *, is_mpi: bool, may_leave: bool
+    waiting: Side, other: Side, clock_of_row: IntArray, bounds: FloatArray, *, is_mpi: bool, may_leave: bool
 ) -> Waits:
     """Split the kernels and calls of one side of messages."""
     known = waiting.is_known
