@@ -49,17 +49,17 @@ class NodePart(NamedTuple):
     """A part of the node with separate values, such as a network card or a core.
 
     Reports of a node mean the same part if they agree in all fields; names alone are not unique.
+
+    `key`: distinguishes the part in nsys from other parts with the same name. `suffix`: the port in the name of the
+    row. `is_local`: whether the part belongs to one report. In another report it is a different part, unless the two
+    reports do not overlap in time.
     """
 
     name: str
     key: tuple[int, ...]
-    """Distinguishes the part in nsys from other parts with the same name."""
     port: int = 0
     suffix: str = ""
-    """The port in the name of the row."""
     is_local: bool = False
-    """Whether the part belongs to one report. In another report it is a different part, unless the two reports do not
-    overlap in time."""
 
 
 Place = Thread | Stream | Device | Node | NodePart
@@ -67,19 +67,21 @@ Place = Thread | Stream | Device | Node | NodePart
 
 @dataclass(eq=False)
 class Places:
-    """The places of one report: ids in order of registration, and what their events reveal about the processes."""
+    """The places of one report: ids in order of registration, and what their events reveal about the processes.
+
+    `called`: processes with a call, range or device operation: each is a task. `application`: processes with GPU, MPI
+    or NCCL events: the ranks are among them. `instrumented`: processes with more than operating-system calls, which
+    every launcher makes too. `only_observed`: ids of threads that made no call and were merely observed, for example by
+    the scheduler: they have no row. `studied`: ids of threads that made more than operating-system calls, such as CUDA
+    calls or NVTX ranges.
+    """
 
     all: list[Place] = field(default_factory=list)
     called: set[int] = field(default_factory=set)
-    """Processes with a call, range or device operation: each is a task."""
     application: set[int] = field(default_factory=set)
-    """Processes with GPU, MPI or NCCL events: the ranks are among them."""
     instrumented: set[int] = field(default_factory=set)
-    """Processes with more than operating-system calls, which every launcher makes too."""
     only_observed: set[int] = field(default_factory=set)
-    """Ids of threads that made no call and were merely observed, for example by the scheduler: they have no row."""
     studied: set[int] = field(default_factory=set)
-    """Ids of threads that made more than operating-system calls, such as CUDA calls or NVTX ranges."""
 
     def __post_init__(self) -> None:
         # By kind too, because a thread and a GPU with the same number are equal as tuples.

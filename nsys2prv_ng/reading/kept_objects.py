@@ -41,12 +41,14 @@ _INT64 = np.iinfo(np.int64)
 
 @dataclass(eq=False, repr=False)
 class OpenTypes(ValueClass):
-    """Types that the fields of a class leave open."""
+    """Types that the fields of a class leave open.
+
+    `objects`: the types that a value declared as an object may have. `names`: types by name that modules import for
+    type checkers only.
+    """
 
     objects: tuple[Any, ...] = ()
-    """The types that a value declared as an object may have."""
     names: Mapping[str, Any] = field(default_factory=dict)
-    """Types by name that modules import for type checkers only."""
 
 
 def write_kept(path: Path, value: object, open_types: OpenTypes) -> None:

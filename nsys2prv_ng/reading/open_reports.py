@@ -99,17 +99,18 @@ class ReadOptions(ValueClass):
 
 @dataclass(eq=False, repr=False)
 class OpenedReports(ValueClass):
-    """Reports that were read, the store with their records, and the engine that works on them."""
+    """Reports that were read, the store with their records, and the engine that works on them.
+
+    `read`: in an order that does not depend on the order on the command line. `options`: options of the user, or the
+    options with which the shards were read. `is_all`: whether these are all reports of the user, not a choice of them.
+    """
 
     read: list[ReadReport]
-    """In an order that does not depend on the order on the command line."""
     store: Store
     engine: Engine
     skipped: list[SkippedReport]
     options: ReadOptions
-    """Options of the user, or the options with which the shards were read."""
     is_all: bool = False
-    """Whether these are all reports of the user, not a choice of them."""
 
 
 @contextmanager

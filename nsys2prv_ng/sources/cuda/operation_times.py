@@ -30,16 +30,17 @@ prove."""
 
 
 class ClockError(NamedTuple):
-    """A GPU whose clock is behind that of its host."""
+    """A GPU whose clock is behind that of its host.
+
+    `behind`: by at least this time (ns), as its launches prove. `early`: number of operations that start before their
+    launch. `launched`: number of operations with a recorded launch.
+    """
 
     process: int
     device: int
     behind: int
-    """By at least this time (ns), as its launches prove."""
     early: int
-    """Number of operations that start before their launch."""
     launched: int
-    """Number of operations with a recorded launch."""
 
 
 def find_clock_errors(

@@ -47,24 +47,27 @@ _CHANNEL = [*_STREAM, "tag"]
 
 
 class CapturedTime(NamedTuple):
-    """Tasks whose calls are all in the reports."""
+    """Tasks whose calls are all in the reports.
+
+    `from_init`: tasks with every call since MPI_Init. `to_finalize`: the tasks among them with every call until
+    MPI_Finalize.
+    """
 
     from_init: set[int]
-    """Tasks with every call since MPI_Init."""
     to_finalize: set[int]
-    """The tasks among them with every call until MPI_Finalize."""
 
 
 class ReportMessages(NamedTuple):
-    """Messages of one report, with the maps that place them in the trace."""
+    """Messages of one report, with the maps that place them in the trace.
+
+    `keys`: keys of communicators; `MessageEnds.communicator` is an index into them. `rows`: row of the trace by place.
+    `clock`: maps times of the report (ns) to times on the common clock.
+    """
 
     messages: MpiMessages
     keys: Sequence[str]
-    """Keys of communicators; `MessageEnds.communicator` is an index into them."""
     rows: IntArray
-    """Row of the trace by place."""
     clock: ClockMap
-    """Maps times of the report (ns) to times on the common clock."""
 
 
 def match_messages(

@@ -46,17 +46,18 @@ TABLES = tuple(Table(name, _CALL, dict.fromkeys(_PARAMETERS, NULL)) for name in 
 
 @dataclass(eq=False, repr=False)
 class MpiJoinData(ValueClass):
-    """The data of one report for `join`."""
+    """The data of one report for `join`.
+
+    `rank_names`: names of ranks in the space RANK_NAMES. `initialised`: places of the calls that initialised MPI; none
+    if unsound rows were dropped, because later calls may be lost. `finalised`: places of the calls that finalised MPI.
+    """
 
     communicators: Communicators
     messages: MpiMessages
     rank_names: list[str]
-    """Names of ranks in the space RANK_NAMES."""
     call_names: list[str]
     initialised: PlaceColumn
-    """Places of the calls that initialised MPI; none if unsound rows were dropped, because later calls may be lost."""
     finalised: PlaceColumn
-    """Places of the calls that finalised MPI."""
 
 
 def read(reader: ReportReader) -> Result:

@@ -47,22 +47,22 @@ def parse_function(name: str) -> int:
 
 
 class NcclKernels(NamedTuple):
-    """n NCCL kernels. Times in ns."""
+    """n NCCL kernels. Times in ns.
+
+    `place`: -1 for a dropped kernel. `function`: index into FUNCTIONS, or NO_FUNCTION. `range`: index of the innermost
+    range in which the kernel was launched; -1 if there is none. `called`: whether the CUDA call that launched the
+    kernel was recorded. `graph_node`: the node of a CUDA graph that the kernel is; NULL if it is not a node.
+    """
 
     place: IntArray
-    """-1 for a dropped kernel."""
     begin: IntArray
     end: IntArray
     process: IntArray
     device: IntArray
     function: IntArray
-    """Index into FUNCTIONS, or NO_FUNCTION."""
     range: IntArray
-    """Index of the innermost range in which the kernel was launched; -1 if there is none."""
     called: BoolArray
-    """Whether the CUDA call that launched the kernel was recorded."""
     graph_node: IntArray
-    """The node of a CUDA graph that the kernel is; NULL if it is not a node."""
 
 
 def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
@@ -92,14 +92,15 @@ def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
 
 
 class GroupedCalls(NamedTuple):
-    """n calls, in the order in which they were made."""
+    """n calls, in the order in which they were made.
+
+    `function`: index into FUNCTIONS, or NO_FUNCTION. `kind`: a number that calls with equal names and payloads share.
+    """
 
     group: IntArray
     function: IntArray
-    """Index into FUNCTIONS, or NO_FUNCTION."""
     communicator: IntArray
     kind: IntArray
-    """A number that calls with equal names and payloads share."""
 
 
 class GroupedKernels(NamedTuple):
