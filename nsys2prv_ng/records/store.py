@@ -58,12 +58,10 @@ class Store(ABC):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        # By shelf: files that are mapped, and how many of their bytes may be in memory, as far as callers said.
         self._mapped: dict[tuple[int | str, bool], _Mapped] = {}
-        """Files that are mapped, by shelf."""
         self._looked_at: dict[tuple[int | str, bool], int] = {}
-        """Bytes of mapped files that may be in memory, by shelf."""
-        self._in_memory = 0
-        """Sum of `_looked_at`."""
+        self._in_memory = 0  # the sum of them
 
     def release(self, slot: Slot, looked_at: int) -> None:
         """Note that `looked_at` bytes of a mapped shelf may be in memory now; give the memory back if it is too much.
@@ -132,8 +130,7 @@ class LocalStore(Store):
         self.folder = folder
         self.memory = memory
         self.read_from = read_from
-        self.shelf = 0
-        """Shelf of this process."""
+        self.shelf = 0  # of this process
         self._owner = os.getpid()
         self._ends = {False: 0, True: 0}
         with _report_errors(folder), ExitStack() as opened:
