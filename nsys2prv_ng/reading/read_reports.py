@@ -29,7 +29,7 @@ from nsys2prv_ng.runtime.jit import load_numba
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
 from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources.cuda.lost_kernels import warn_of_lost_kernels
+from nsys2prv_ng.sources.cuda.cuda_api import warn_of_lost_kernels
 from nsys2prv_ng.sources.registry import SOURCES
 from nsys2prv_ng.sources.shared.reasons import IMPOSSIBLE, NO_ROW, OTHER_PROGRAM
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
