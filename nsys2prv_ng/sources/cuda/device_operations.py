@@ -24,7 +24,7 @@ from nsys2prv_ng.arrays.groups import map_unambiguous
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows, find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.nesting import assign_lanes
+from nsys2prv_ng.intervals.nesting import assign_lanes, find_innermost
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
 from nsys2prv_ng.sources.shared.reasons import AFTER_CAPTURE, BEFORE_LAUNCH, NO_STREAM, find_unsound_times, lacks_time
@@ -271,6 +271,17 @@ class LaunchCalls(NamedTuple):
     def find(self, process: IntArray, correlation: IntArray) -> IntArray:
         """Return the index of the call for each pair of process and correlation id; -1 if no call was recorded."""
         return find_rows([self.process, self.correlation], [process, correlation])
+
+    def find_ranges(self, call: IntArray, tid: IntArray, begin: IntArray, end: IntArray) -> IntArray:
+        """Return the innermost range in which each of n calls (indices, -1 for none) started; -1 without one.
+
+        The ranges, by thread, start and end (ns), nest on each thread and are sorted by thread and start.
+        """
+        found, known = np.full(call.size, -1, np.int64), np.flatnonzero(call >= 0)
+        thread, time = self.global_tid[call[known]], self.begin[call[known]]
+        order = np.lexsort((time, thread))
+        found[known[order]] = find_innermost(tid, begin, end, thread[order], time[order]).innermost
+        return found
 
 
 def compute_queue_delays(reader: ReportReader, rows: IntArray) -> IntArray:
