@@ -87,21 +87,17 @@ class Places:
         # By kind too, because a thread and a GPU with the same number are equal as tuples.
         self._ids = {(type(place), place): number for number, place in enumerate(self.all)}
 
-    def _find(self, place: Place) -> int | None:
-        """Return the id of a place, if it has one."""
-        return self._ids.get((type(place), place))
-
     def _register(self, place: Place) -> int:
         """Return the id of a place; a new place gets a new id."""
-        known = self._find(place)
-        if known is None:
-            known = self._ids[type(place), place] = len(self.all)
+        number = self._ids.setdefault((type(place), place), len(self.all))
+        if number == len(self.all):
             self.all.append(place)
-        return known
+        return number
 
     def _find_threads(self, global_tid: IntArray) -> set[int]:
         """Return the ids of the threads that have one."""
-        return {place for tid in global_tid if (place := self._find(Thread(int(tid)))) is not None}
+        threads = ((Thread, Thread(int(tid))) for tid in global_tid)
+        return {self._ids[thread] for thread in threads if thread in self._ids}
 
     def threads(self, global_tid: IntArray, *, application: bool, system_calls: bool = False) -> IntArray:
         """Return the ids of the threads with these globalTids, which made calls.
@@ -109,16 +105,12 @@ class Places:
         `application`: GPU, MPI or NCCL events are among the calls; `system_calls`: they are operating-system calls.
         """
         codes, first = encode_rows(global_tid)
-        distinct = global_tid[first].tolist()
-        ids = np.array([self._register(Thread(tid)) for tid in distinct], np.int64)
-        self.only_observed.difference_update(ids.tolist())
-        if not system_calls:
-            self.studied.update(ids.tolist())
-        self._note_tasks({tid >> 24 for tid in distinct}, application, system_calls)
+        ids = np.array([self._register(Thread(tid)) for tid in global_tid[first].tolist()], np.int64)
+        self.note_calls(global_tid[first], application, system_calls)
         return ids[codes]
 
     def note_calls(self, global_tid: IntArray, application: bool, system_calls: bool) -> None:
-        """Note that these threads (or, by globalPid, processes) made calls that are not in the trace."""
+        """Note that these threads (or, by globalPid, processes) made calls."""
         known = self._find_threads(global_tid)
         self.only_observed -= known
         if not system_calls:
@@ -135,10 +127,9 @@ class Places:
         Their processes do not become tasks. A thread without other events has no row.
         """
         codes, first = encode_rows(global_tid)
-        threads = [Thread(tid) for tid in global_tid[first].tolist()]
-        unknown = [thread for thread in threads if self._find(thread) is None]
-        ids = np.array([self._register(thread) for thread in threads], np.int64)
-        self.only_observed.update(self._register(thread) for thread in unknown)
+        known = len(self.all)
+        ids = np.array([self._register(Thread(tid)) for tid in global_tid[first].tolist()], np.int64)
+        self.only_observed.update(ids[ids >= known].tolist())
         return ids[codes]
 
     def streams(
