@@ -135,7 +135,7 @@ class LocalStore(Store):
         self._ends = {False: 0, True: 0}
         with _report_errors(folder), ExitStack() as opened:
             enter = opened.enter_context
-            self._disk = [enter(_open_nameless(folder)) for _ in range(shelves)]
+            self._disk = [enter(tempfile.TemporaryFile(dir=folder, buffering=0)) for _ in range(shelves)]
             # Only Linux has memory that processes share by its descriptor; elsewhere all columns go to the file.
             create = getattr(os, "memfd_create", None)
             self._memory = [enter(os.fdopen(create("events"), "r+b", 0)) for _ in range(shelves)] if create else []
@@ -342,10 +342,6 @@ def locate_shelf(folder: Path, shelf: str) -> Path:
     if not shelf or os.sep in shelf or shelf.startswith("."):
         raise TranslationError(f"{folder}: names a file of events that is not in it; read the reports again")
     return folder / f"{shelf}{SHELF}"
-
-
-def _open_nameless(folder: Path) -> IO[bytes]:
-    return tempfile.TemporaryFile(dir=folder, buffering=0)
 
 
 def _align(at: int) -> int:
