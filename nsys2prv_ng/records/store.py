@@ -134,11 +134,11 @@ class LocalStore(Store):
         self._owner = os.getpid()
         self._ends = {False: 0, True: 0}
         with _report_errors(folder), ExitStack() as opened:
-            enter = opened.enter_context
-            self._disk = [enter(tempfile.TemporaryFile(dir=folder, buffering=0)) for _ in range(shelves)]
+            self._disk = [opened.enter_context(tempfile.TemporaryFile(dir=folder, buffering=0)) for _ in range(shelves)]
             # Only Linux has memory that processes share by its descriptor; elsewhere all columns go to the file.
             create = getattr(os, "memfd_create", None)
-            self._memory = [enter(os.fdopen(create("events"), "r+b", 0)) for _ in range(shelves)] if create else []
+            files = (os.fdopen(create("events"), "r+b", 0) for _ in range(shelves)) if create else ()
+            self._memory = list(map(opened.enter_context, files))
             self._opened = opened.pop_all()
 
     def __enter__(self) -> LocalStore:

@@ -220,8 +220,7 @@ def _find_sync_kinds(sync_type: IntArray, event: IntArray, stream: IntArray) -> 
 
 def _is_id(value: IntArray) -> BoolArray:
     """Return a mask of the values that are ids."""
-    present: BoolArray = (value != NULL) & (value != _NONE)
-    return present
+    return np.asarray((value != NULL) & (value != _NONE), np.bool_)
 
 
 def _find_calls(reader: ReportReader, result: Result, columns: Columns) -> tuple[IntArray, IntArray, IntArray]:
