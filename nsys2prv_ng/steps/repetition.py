@@ -10,7 +10,8 @@ The tasks agree on
 - else the largest number of steps that all tasks have, as ranks may see different names;
 - else the best steps of each task, without those at either end, as in the first case.
 
-In the second and third case the steps must nearly be as many as the best ones of the task with fewest. Fewer steps come last.
+In the second and third case the steps must nearly be as many as the best ones of the task with fewest. Fewer steps come
+last.
 
 Steps of equal number must overlap in time, from the first launch to the end of the last operation. Otherwise there are
 no steps. All tasks with kernels or graphs count.

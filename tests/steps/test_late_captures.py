@@ -41,7 +41,7 @@ def cut(report: Path, copy: Path, first: int | None, last: int | None, *, is_mar
     ],
 )
 def test_the_steps_that_all_ranks_have(samples, tmp_path, limits, is_marked):
-    """They last as long as in the sample; those that kernels show, nearly so, and a part of a step may be one of them."""
+    """They last as long as in the sample. Those that kernels show nearly do, and may include a part of a step."""
     reports = sorted(samples.glob("ddp-2x2.*.sqlite"))
     cuts = [
         cut(report, tmp_path / report.name, *of_rank, is_marked=is_marked)
