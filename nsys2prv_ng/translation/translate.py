@@ -97,8 +97,8 @@ def write_prediction(
     """Write the predicted trace, whose application is named so. `plan`: as for the trace of the job itself."""
     from nsys2prv_ng.replay.predicted_job import predict_job  # a translation needs no replay
 
-    outcome, _ = experiment.play(changes)
+    time = experiment.predict_times(changes)
     with TraceOutput(output, force=plan.force) as trace:
-        job = predict_job(experiment.model, outcome.time)
+        job = predict_job(experiment.model, time)
         note = f": prediction with {' and '.join(map(str, changes))}"
         write_planned(trace, plan_trace(job, output, plan, note), job, plan, progress)

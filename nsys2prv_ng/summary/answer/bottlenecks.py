@@ -464,7 +464,7 @@ QUEUED = Bottleneck(
 UNEXPLAINED = Bottleneck(
     key="unexplained gaps",
     title="GPU gaps that the report does not explain",
-    rule="no bound saves 5%, and GPU idle time without a recorded launch is the largest loss",
+    rule="GPU idle time without a recorded launch is the largest loss, and no bound saves as much",
     loss=("unknown_ns",),
     sentence=_OF_GPU_TIME,
     hint="record the CUDA API on all processes (--trace=cuda); trace unified memory; sample the CPU",
