@@ -141,8 +141,8 @@ def _name_ranks(tasks: list[Task]) -> tuple[list[str], dict[int, int]]:
 def _find_other_order(tasks: Sequence[Task]) -> list[str]:
     """Return a warning if NCCL gives all tasks other ranks than the environment.
 
-    torchrun may number nodes otherwise than Slurm, whose SLURM_PROCID is then no rank of the program (pytorch/pytorch,
-    issue 137402). But the program may also have made this communicator in another order. So nothing changes.
+    torchrun may number nodes otherwise than Slurm, whose SLURM_PROCID is then no rank of the program. But the
+    program may also have made this communicator in another order. So nothing changes.
     """
     order: dict[int, int] = {}
     for task in tasks:

@@ -180,7 +180,7 @@ def test_a_row_has_the_same_label_with_threads_folded(tmp_path: Path) -> None:
     ],
 )
 def test_ranks_of_nccl_in_another_order(of_nccl: list[int | None], says: list[str], tmp_path: Path) -> None:
-    """torchrun numbered the nodes anew (pytorch/pytorch, 137402): names of ranks stay those by SLURM_PROCID."""
+    """torchrun numbered the nodes anew: names of ranks stay those by SLURM_PROCID."""
     reports = [
         write_nccl_report(
             tmp_path / f"{number}.sqlite",
