@@ -300,13 +300,22 @@ def refuse_several_jobs(reports: Sequence[ReportRecords], tree: ObjectTree) -> N
     if tree.claimed_ranks:
         rank = min(tree.claimed_ranks)
         tasks = np.flatnonzero([known == rank for known in tree.ranks])
-        files = [
-            report.path.name
+        claimants = [
+            report
             for report, rows in zip(reports, tree.rows, strict=True)
             if np.isin(tree.task_of_row[rows[rows >= 0]], tasks).any()
         ]
-        where = f" ({', '.join(files[:2])})" if len(files) > 1 else ""
-        _refuse(f"{tree.claimed_ranks[rank]} processes are rank {rank}{where}")
+        what = f"{tree.claimed_ranks[rank]} processes are rank {rank}"
+        if len(claimants) == 1:
+            raise UsageError(
+                f"{what} in {claimants[0].path.name}: its workers were restarted, or it has several jobs; export the"
+                " time of one of these with nsys export --times=FROM/TO, or allow others",
+                see=("several_jobs",),
+            )
+        launched = [report.metadata.launched for report in claimants if not report.metadata.ranks]
+        by = sorted({found.variable for found in launched if found is not None})
+        what += f" by {', '.join(by)}" if by else ""
+        _refuse(f"{what} ({', '.join(report.path.name for report in claimants[:2])})")
     spans = []
     for group in group_reports_by_task([report.places for report in reports], tree):
         limits = [(limit, reports[i].path.name) for i in group if (limit := reports[i].limits())]

@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from nsys2prv_ng.objects.places import Device, NodePart, Place, Places, Stream, Thread
-from nsys2prv_ng.report.metadata import PID_MASK, Metadata
+from nsys2prv_ng.report.metadata import PID_MASK, Metadata, choose_rank_variable
 from nsys2prv_ng.text.formatting import make_unique
 from nsys2prv_ng.text.names import to_one_line
 
@@ -60,6 +60,7 @@ def find_tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str], 
 
     Also return warnings, and the number of processes of each rank that more than one process claims.
     """
+    choose_rank_variable([report.metadata for report in reports])
     applications: list[Task] = []
     children: list[Task] = []
     for index, report in enumerate(reports):
@@ -84,6 +85,7 @@ def find_tasks(reports: Sequence[ReportPlaces]) -> tuple[list[Task], list[str], 
             applications.append(task)
     applications = _join_repeats(applications)
     warnings, claimed_ranks = _name_ranks(applications)
+    warnings += _find_other_order(applications)
     applications.sort(key=lambda task: (task.rank is None, task.rank or 0, task.order))
     tasks = applications + _join_repeats(children)
     names = Counter(task.name for task in tasks)
@@ -131,8 +133,33 @@ def _name_ranks(tasks: list[Task]) -> tuple[list[str], dict[int, int]]:
         for task in claimants:
             task.name = f"rank {rank}"
         if len(claimants) > 1:
-            warnings.append(f"{len(claimants)} processes say that they are rank {rank}: are these reports of one job?")
+            is_one_report = len({member for task in claimants for member in task.members}) == 1
+            question = "were the workers in this report restarted" if is_one_report else "are these reports of one job"
+            warnings.append(f"{len(claimants)} processes say that they are rank {rank}: {question}?")
     return warnings, {rank: count for rank, count in certain.items() if count > 1}
+
+
+def _find_other_order(tasks: Sequence[Task]) -> list[str]:
+    """Return a warning if NCCL gives all tasks other ranks than the environment.
+
+    torchrun may number nodes otherwise than Slurm, whose SLURM_PROCID is then no rank of the program. But the
+    program may also have made this communicator in another order. So nothing changes.
+    """
+    order: dict[int, int] = {}
+    for task in tasks:
+        known = (member.metadata for member in task.members if task.process in member.metadata.nccl_ranks)
+        metadata = next(known, None)
+        if metadata is None or metadata.ranks or metadata.launched is None or task.rank is None:
+            return []
+        order[task.rank] = metadata.nccl_ranks[task.process or 0]
+        variable = metadata.launched.variable
+    other = [rank for rank in order if rank != order[rank]]
+    if not other or not sorted(order) == sorted(order.values()) == list(range(len(tasks))):
+        return []
+    return [
+        f"NCCL has the {len(tasks)} ranks in another order than {variable}: rank {other[0]} is NCCL's rank"
+        f" {order[other[0]]}; ranks have wrong names if a launcher such as torchrun numbered the processes anew"
+    ]
 
 
 def find_idle_threads(tasks: Sequence[Task]) -> dict[Task, set[int]]:

@@ -127,6 +127,8 @@ class Metadata(ValueClass):
     gpu_clock_error: int = 0
     clock: str = SYSTEM
     warnings: list[str] = field(default_factory=list)
+    rank_variable: str = ""
+    """The variable of the rank that comes before the others in this job (`choose_rank_variable`)."""
 
     @property
     def end(self) -> int:
@@ -142,9 +144,9 @@ class Metadata(ValueClass):
     def launched(self) -> Launched | None:
         """The rank in the captured environment, which is the environment of the process that nsys launched."""
         numbers = {name: number for name in self.environment if (number := self.number(name)) is not None}
-        for variable, sizes in _RANK_VARIABLES.items():
+        for variable in (self.rank_variable, *_RANK_VARIABLES):
             if variable in numbers:
-                size = next((numbers[name] for name in sizes if name in numbers), None)
+                size = next((numbers[name] for name in _RANK_VARIABLES[variable] if name in numbers), None)
                 return Launched(numbers[variable], size, variable)
         return None
 
@@ -184,6 +186,16 @@ class Metadata(ValueClass):
     def gpu(self, process: int, device: int) -> Gpu:
         """Return the GPU that a process calls `device`: CUDA ordinals differ from process to process."""
         return self.get_gpu(self.find_gpu(process, device))
+
+
+def choose_rank_variable(reports: Sequence[Metadata]) -> None:
+    """Let the rank of all reports of a job be that of the variable with most values; of several, of the first.
+
+    A batch script may set another one, such as RANK, once for all (docs/development/conditions.md).
+    """
+    values = {name: len({report.number(name) for report in reports} - {None}) for name in _RANK_VARIABLES}
+    for report in reports:
+        report.rank_variable = max(values, key=values.__getitem__)
 
 
 class Strings:

@@ -3,11 +3,15 @@
 Each task has several candidates (steps/repeated_steps.py): the same steps cut elsewhere, or smaller and larger ones.
 The tasks agree on
 
-- a delimiter that cuts equally many steps on all tasks, of several the one with most steps;
+- the delimiter that is best on each of them, if it cuts different numbers of steps, without those at either end that
+  only some tasks have: captures may begin and end within different steps. More than one is left out only if some task
+  was not captured in their time;
+- else a delimiter that cuts equally many steps on all tasks, of several the one with most steps;
 - else the largest number of steps that all tasks have, as ranks may see different names;
-- else the best steps of each task, without a first or a last one that only some tasks have.
+- else the best steps of each task, without those at either end, as in the first case.
 
-In the first two cases the steps must nearly be as many as the best ones of the task with fewest. Fewer steps come last.
+In the second and third case the steps must nearly be as many as the best ones of the task with fewest. Fewer steps come
+last.
 
 Steps of equal number must overlap in time, from the first launch to the end of the last operation. Otherwise there are
 no steps. All tasks with kernels or graphs count.
@@ -88,11 +92,18 @@ def find_repetitions(
         }
 
     found: dict[int, list[_Found]] = {}
-    for part in engine.map(find, group_reports_by_task([report.places for report in reports], tree)):
+    captures = []
+    groups = group_reports_by_task([report.places for report in reports], tree)
+    for group, part in zip(groups, engine.map(find, groups), strict=True):
         found |= part
         if not all(part.values()):
             return None
-    agreed = agree(found, fewest)
+        if part:
+            limits = [reports[index].find_capture() for index in group]
+            captures.append((min(first for first, _ in limits), max(last for _, last in limits)))
+    if not found:
+        return None
+    agreed = agree(found, fewest, (max(first for first, _ in captures), min(last for _, last in captures)))
     return None if agreed is None else _tabulate(agreed, tree)
 
 
@@ -119,23 +130,28 @@ def _tabulate(agreed: Mapping[int, _Found], tree: ObjectTree) -> Repetitions:
 # ---- agreement -------------------------------------------------------------------------------------------------------
 
 
-def agree(found: Mapping[int, Sequence[_Found]], fewest: int) -> dict[int, _Found] | None:
-    """Return one candidate of each task, such that all have equally many steps that overlap; None if there are none."""
-    if not found or not all(found.values()):
-        return None
-    for proposal in _propose(list(found.values())):
+def agree(found: Mapping[int, Sequence[_Found]], fewest: int, captured: tuple[int, int]) -> dict[int, _Found] | None:
+    """Return one candidate of each task, such that all have equally many steps that overlap; None if there are none.
+
+    `captured`: from when until when (ns) all tasks were captured.
+    """
+    for proposal in _propose(list(found.values()), captured):
         if len({candidate.steps for candidate in proposal}) == 1 and proposal[0].steps >= fewest and _overlap(proposal):
             return dict(zip(found, proposal, strict=True))
     return None
 
 
-def _propose(found: Sequence[Sequence[_Found]]) -> Iterator[list[_Found]]:
+def _propose(found: Sequence[Sequence[_Found]], captured: tuple[int, int]) -> Iterator[list[_Found]]:
     """Yield one candidate of each task, the best ones first."""
-    fewer = _LEAST_OF_BEST * min(candidate[0].steps for candidate in found)
+    best = [candidate[0] for candidate in found]
+    fewer = _LEAST_OF_BEST * min(candidate.steps for candidate in best)
+    trimmed = _trim(best, captured)
+    is_same = len({candidate.kind for candidate in best}) == 1 < len({candidate.steps for candidate in best})
+    if trimmed and is_same:
+        yield trimmed
     proposals = [*_propose_same(found), *_propose_equal(found)]
     yield from (chosen for chosen in proposals if chosen[0].steps >= fewer)
-    trimmed = _trim([candidate[0] for candidate in found])
-    if trimmed:
+    if trimmed and not is_same:
         yield trimmed
     yield from (chosen for chosen in proposals if chosen[0].steps < fewer)
 
@@ -164,15 +180,18 @@ def _propose_equal(found: Sequence[Sequence[_Found]]) -> list[list[_Found]]:
     return [[counts[count] for counts in by_count] for count in sorted(same, reverse=True)]
 
 
-def _trim(chosen: Sequence[_Found]) -> list[_Found] | None:
-    """Return candidates without steps that only some tasks have; None if this is more than one at either end."""
+def _trim(chosen: Sequence[_Found], captured: tuple[int, int]) -> list[_Found] | None:
+    """Return candidates without steps that only some tasks have; None if all tasks were captured in the time of more
+    than one of these at either end."""
     begin, done = max((candidate.limits[0], candidate.done[0]) for candidate in chosen)
     shared = [np.minimum(candidate.done, done) - np.maximum(candidate.limits[:-1], begin) for candidate in chosen]
     first = [int(np.argmax(candidate)) for candidate in shared]
-    left = [candidate.steps - skipped for candidate, skipped in zip(chosen, first, strict=True)]
-    if max(first) > 1 or max(left) - min(left) > 1:
-        return None
-    return [candidate.take(skipped, min(left)) for candidate, skipped in zip(chosen, first, strict=True)]
+    steps = min(candidate.steps - skipped for candidate, skipped in zip(chosen, first, strict=True))
+    for candidate, skipped in zip(chosen, first, strict=True):
+        before, after = candidate.limits[:skipped], candidate.done[skipped + steps :]
+        if np.count_nonzero(before >= captured[0]) > 1 or np.count_nonzero(after <= captured[1]) > 1:
+            return None
+    return [candidate.take(skipped, steps) for candidate, skipped in zip(chosen, first, strict=True)]
 
 
 def _overlap(chosen: Sequence[_Found]) -> bool:

@@ -3,12 +3,13 @@
 Definitions (steps/spans.py defines when a step ends):
 
 - Steps are the NVTX push/pop ranges of one name with a number ("step 7") of which every task with numbered ranges has
-  equally many, on one thread, one after the other in the order of their numbers. Of a process with several captures,
-  numbers may be missing between these, and the steps that all tasks have count. If several names qualify, the name that
-  covers most time wins. It must cover a minimum share of the job's time (_LEAST).
+  several, on one thread, one after the other in the order of their numbers. Captures may begin and end within different
+  steps: the steps that all tasks have count, if they began about when the others did (`_keep_shared`). Of a process
+  with several captures, numbers may be missing between these. If several names qualify, the name that covers most time
+  wins. It must cover a minimum share of the job's time (_LEAST).
 - If the user names the ranges, they need no numbers: each task then counts its ranges from 0.
 - If no ranges mark the steps, they are what each task repeats (steps/repetition.py).
-- A range that had not ended when the capture ended is not a step. Neither is a step that only some ranks had ended.
+- A range that had not ended when the capture ended is not a step.
 - A step of the job ends when the last task ends it, and starts when the step before it ended: steps tile the time of a
   capture. The first step of each capture (a report of each task) starts when its first range does. Without GPU
   operations, a step is as long as its longest range on any task.
@@ -284,7 +285,7 @@ def _choose_ranges(ranges: Table, tasks: int, least: int, is_cut: bool) -> tuple
     best: tuple[str, Table] | None = None
     longest = tasks * least
     for named in group_rows(ranges, "name"):
-        table = _keep_shared(_drop_last(named) if is_cut else named)
+        table = _keep_shared(named, is_cut=is_cut)
         covered = int((table["end"] - table["begin"]).sum())
         if covered > longest and _count_same(table, tasks) and _is_in_order(table):
             best, longest = (str(table["name"][0]), table), covered
@@ -296,21 +297,34 @@ def _has_unended(reports: Sequence[ReportRecords]) -> bool:
     return any(report.results[source_names.NVTX].unended for report in reports if source_names.NVTX in report.results)
 
 
-def _drop_last(table: Table) -> Table:
-    """Return the ranges without a last step that only some tasks ended; all ranges if tasks differ by more steps."""
-    last = reduce_groups(table["number"], *sort_groups([table["task"]]), "max")
-    return take_rows(table, table["number"] <= last.min()) if last.max() - last.min() == 1 else table
+def _keep_shared(table: Table, *, is_cut: bool) -> Table:
+    """Return the ranges with numbers that all tasks have; all ranges if equal numbers are not the same step.
 
-
-def _keep_shared(table: Table) -> Table:
-    """Return the ranges with numbers that all tasks have, if tasks have several captures; otherwise all ranges."""
-    captures = sort_groups([table["task"], table["report"]])[1].size
+    Captures may begin and end within different steps, but tasks may also number different steps alike. So most ranges
+    of each task must begin or end nearer to the range of this number of the first task than to those of the numbers
+    around it. `is_cut`: whether captures ended within ranges: then just a last step may be missing at any time.
+    """
     tasks = np.unique(table["task"]).size
-    if captures == tasks:
-        return table
-    _, number, count = np.unique(table["number"], return_inverse=True, return_counts=True)
-    shared = take_rows(table, count[number] >= tasks)
-    return shared if shared["task"].size else table
+    distinct, number, count = np.unique(table["number"], return_inverse=True, return_counts=True)
+    kept = count >= tasks
+    left_out = distinct.size - np.count_nonzero(kept)
+    shared = take_rows(table, np.flatnonzero(kept[number]))
+    if (is_cut and left_out == 1 and not kept[-1]) or (count[kept] != tasks).any():
+        return shared
+    order = sort_rows(shared["number"], shared["task"])
+    begin, end = (shared[name][order].reshape(-1, tasks) for name in ("begin", "end"))
+    is_near = 2 * np.sum(_mark_nearest(begin) | _mark_nearest(end), axis=0) > len(begin)
+    return shared if begin.size and is_near.all() else table
+
+
+def _mark_nearest(time: IntArray) -> BoolArray:
+    """Mark where a time of a step (rows) on a task (columns) is as near to the first task's as those of the steps
+    around it."""
+    first, nearest = time[:, :1], np.ones(time.shape, np.bool_)
+    own = np.abs(time - first)
+    nearest[1:] &= own[1:] <= np.abs(time[:-1] - first[1:])
+    nearest[:-1] &= own[:-1] <= np.abs(time[1:] - first[:-1])
+    return nearest
 
 
 def _count_same(table: Table, tasks: int) -> bool:
@@ -344,7 +358,7 @@ def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store
     tasks = np.unique(table["task"]).size
     if (table["number"] == ABSENT).any():
         table["number"] = count_earlier(table["task"])
-    table = _keep_shared(_drop_last(table) if _has_unended(reports) else table)
+    table = _keep_shared(table, is_cut=_has_unended(reports))
     if not _is_in_order(table):
         reason = "a rank opens them on several threads, within each other, or not in the order of their numbers"
     elif np.count_nonzero(table["task"] == table["task"].min()) < FEWEST:

@@ -27,7 +27,8 @@ from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 from nsys2prv_ng.sources.mpi.messages import RECEIVES, SENDS, get_role
-from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, NO_FUNCTION, parse_function
+from nsys2prv_ng.sources.nccl.calls import number_groups
+from nsys2prv_ng.sources.nccl.kernels import FUNCTIONS, NO_FUNCTION, correct_functions, find_called, parse_function
 
 OTHER_FUNCTION = "other"
 
@@ -158,7 +159,7 @@ def sum_nccl(
         return np.where(at >= 0, pick(size[rows], at, 0), -1)
 
     calls = load_nvtx_ranges(report, store, lambda domain: domain == families.NCCL_DOMAIN)
-    copied = _find_copied(report, store, calls)
+    carriers = _find_functions(report, store, calls), _find_copied(report, store, calls)
     calls = calls.select(np.flatnonzero(counted.mark_host(calls.place, calls.begin)))
     functions = np.array([parse_function(name) for _, name in calls.keys], np.int64)[calls.key]
     whole = calls.events.mark_whole(windows)[calls.line]
@@ -167,8 +168,7 @@ def sum_nccl(
     made = {"calls": np.ones_like(called), "sized": (called >= 0).astype(np.int64), "bytes": np.maximum(called, 0)}
 
     parts = [{"function": functions, **made}]
-    kernels = _find_functions(load_opened_events(report, source_names.KERNELS, store))
-    for events, line, ran_functions in (kernels, copied):
+    for events, line, ran_functions in carriers:
         counts = counted.mark_operations(events.place, events.begin)[line]
         line, ran_functions = line[counts], ran_functions[counts]
         carried, length = find_sizes(events, line, on_stream), events.length[line]
@@ -183,36 +183,47 @@ def sum_nccl(
 
 
 def _find_copied(report: ReportRecords, store: Store, calls: NvtxRanges) -> tuple[OpenedEvents, IntArray, IntArray]:
-    """Return (memory operations, lines of the copies of NCCL's copy engines, function of the call around the launch).
+    """Return (memory operations, lines of the copies of NCCL's copy engines, function that was called for each).
 
     `calls`: all ranges of NCCL.
     """
     events = load_opened_events(report, source_names.MEMORY_OPERATIONS, store)
     line = np.flatnonzero(events.get_values(types.KERNEL_CLASS) == COMMUNICATION_CLASSES[0])
+    return events, line, _find_called(report, store, calls, events, line)
+
+
+def _find_called(
+    report: ReportRecords, store: Store, calls: NvtxRanges, events: OpenedEvents, line: IntArray
+) -> IntArray:
+    """Return the function of the calls of NCCL that launched each of these lines; NO_FUNCTION if it is unknown."""
     function = np.full(line.size, NO_FUNCTION, np.int64)
     if line.size:
         launches = load_launches(report, store)
         at = launches.find(events.place[line], events.begin[line])
-        place, begin, end = calls.place, calls.begin, calls.end
-        order = np.lexsort((-end, begin, place))
         thread, sent = pick(launches.thread, at, ABSENT), pick(launches.sent, at, 0)
+        calls = calls.select(np.lexsort((-calls.end, calls.begin, calls.place)))
         points = np.lexsort((sent, thread))
-        ranges = place[order], begin[order], end[order]
-        inside = find_innermost(*ranges, thread[points], sent[points]).innermost
-        parsed = np.array([parse_function(name) for _, name in calls.keys], np.int64)[calls.key[order]]
-        function[points] = pick(parsed, inside, NO_FUNCTION)
-    return events, line, function
+        inside = find_innermost(calls.place, calls.begin, calls.end, thread[points], sent[points]).innermost
+        names = [name for _, name in calls.keys]
+        parsed = np.array([parse_function(name) for name in names], np.int64)[calls.key]
+        function[points] = pick(find_called(parsed, number_groups(calls.place, names, calls.key)), inside, NO_FUNCTION)
+    return function
 
 
-def _find_functions(kernels: OpenedEvents) -> tuple[OpenedEvents, IntArray, IntArray]:
+def _find_functions(report: ReportRecords, store: Store, calls: NvtxRanges) -> tuple[OpenedEvents, IntArray, IntArray]:
     """Return (kernels, lines of NCCL's, function of the kernel on each of these lines)."""
+    kernels = load_opened_events(report, source_names.KERNELS, store)
     value = kernels.get_values(types.NCCL_KERNEL)
     lines = np.flatnonzero(value != ABSENT)
     names = kernels.get_names(types.NCCL_KERNEL)
     function_of_value = np.full(max(names, default=0) + 1, NO_FUNCTION, np.int64)
     for number, name in names.items():
         function_of_value[number] = parse_function(name)
-    return kernels, lines, function_of_value[value[lines]]
+    function = function_of_value[value[lines]]
+    doubted = np.flatnonzero(function == FUNCTIONS.index("SendRecv"))
+    called = _find_called(report, store, calls, kernels, lines[doubted])
+    function[doubted] = correct_functions(function[doubted], called)
+    return kernels, lines, function
 
 
 def sum_mpi(report: ReportRecords, store: Store, counted: CountedEvents, windows: Windows) -> Table:

@@ -98,15 +98,24 @@ translate = partial(nsys2prv_ng.translate, jobs=1, sources=["os_runtime"], deriv
 
 
 def write_report(
-    folder: Path, name: str, process: int, begin: int, *, rank: int | None = None, mpi_rank: int | None = None
+    folder: Path,
+    name: str,
+    process: int,
+    begin: int,
+    *,
+    rank: int | None = None,
+    mpi_rank: int | None = None,
+    environment: str = "",
 ) -> Path:
     """Write a report of one call of 1 s that begins `begin` ns after UTC, of a rank of the launcher and of MPI."""
     tables = {("OSRT_API", COLUMNS): [(0, SECOND, 27, make_tid(process), 0)]}
     if mpi_rank is not None:
         tables["MPI_RANKS", "globalTid rank"] = [(make_tid(process), mpi_rank)]
-    environment = "" if rank is None else f"OMPI_COMM_WORLD_RANK={rank}"
-    report = write_small_report(folder / f"{name}.sqlite", tables, ["poll"], environment=environment)
+    first, *others = [f"OMPI_COMM_WORLD_RANK={rank}"] if rank is not None else environment.split(";")
+    report = write_small_report(folder / f"{name}.sqlite", tables, ["poll"], environment=first)
     with closing(sqlite3.connect(report)) as database, database:
+        rows = [("PROCESS_0:ENVIRONMENT_VARIABLE", variable) for variable in others]
+        database.executemany("INSERT INTO META_DATA_CAPTURE VALUES (?, ?)", rows)
         database.execute("UPDATE TARGET_INFO_SESSION_START_TIME SET utcEpochNs = ?", (UTC + begin,))
     return report
 
@@ -136,11 +145,67 @@ def test_capture_ranges_of_one_run_share_a_process(tmp_path: Path) -> None:
 
 def test_two_processes_of_one_rank(tmp_path: Path) -> None:
     reports = [write_report(tmp_path, "one", 7, 0, rank=3), write_report(tmp_path, "two", 8, 0, rank=3)]
-    with pytest.raises(UsageError, match=r"2 processes are rank 3 \(one\.sqlite, two\.sqlite\)"):
+    with pytest.raises(
+        UsageError, match=r"2 processes are rank 3 by OMPI_COMM_WORLD_RANK \(one\.sqlite, two\.sqlite\)"
+    ):
         translate(reports, tmp_path / "trace.prv")
     result = translate(reports, tmp_path / "trace.prv", several_jobs=True)
     assert result.tasks == 2
     assert [warning for warning in result.warnings if "rank 3" in warning]
+
+
+@pytest.mark.parametrize(
+    ("environments", "names"),
+    [
+        # A batch script exports RANK once for all, or once for each node.
+        ([f"RANK=0;WORLD_SIZE=1;SLURM_PROCID={n};SLURM_NTASKS=4" for n in (2, 0, 3, 1)], [2, 0, 3, 1]),
+        ([f"RANK={n // 2};SLURM_PROCID={n}" for n in range(4)], [0, 1, 2, 3]),
+        ([f"RANK=0;SLURM_PROCID=0;PMIX_RANK={n}" for n in range(4)], [0, 1, 2, 3]),
+        # Some processes have no RANK.
+        (["RANK=0;SLURM_PROCID=3", "SLURM_PROCID=0", "SLURM_PROCID=1", "SLURM_PROCID=2"], [3, 0, 1, 2]),
+        # Both tell all processes apart: RANK is what the program knows.
+        ([f"RANK={3 - n};SLURM_PROCID={n}" for n in range(4)], [3, 2, 1, 0]),
+    ],
+)
+def test_the_variable_by_which_processes_differ(environments: list[str], names: list[int], tmp_path: Path) -> None:
+    reports = [
+        write_report(tmp_path, f"r{n}", 7 + n, 0, environment=environment) for n, environment in enumerate(environments)
+    ]
+    found = nsys2prv_ng.inspect(reports)
+    assert {Path(report.file).name: report.ranks for report in found.reports} == {
+        f"r{n}.sqlite": [rank] for n, rank in enumerate(names)
+    }
+    assert not [warning for warning in found.warnings if "rank" in warning]
+    assert translate(reports, tmp_path / "trace.prv").tasks == 4
+
+
+def test_a_variable_that_is_the_same_everywhere(tmp_path: Path) -> None:
+    reports = [write_report(tmp_path, f"r{n}", 7 + n, 0, environment="RANK=5;SLURM_PROCID=1") for n in range(4)]
+    with pytest.raises(
+        UsageError, match=r"4 processes are rank 5 by RANK \(r0\.sqlite, r1\.sqlite\): name the reports"
+    ):
+        translate(reports, tmp_path / "trace.prv")
+
+
+def test_restarted_workers_in_one_report(tmp_path: Path) -> None:
+    """Two generations of two ranks; an export of the time of one of them is a job."""
+    workers = [(7, 0, 0), (8, 1, 0), (9, 0, 2 * SECOND), (10, 1, 2 * SECOND)]
+    calls = [(begin, begin + SECOND, make_tid(process), 0) for process, _, begin in workers]
+    tables = {
+        ("MPI_OTHER_EVENTS", "start end globalTid textId"): calls,
+        ("MPI_RANKS", "globalTid rank"): [(make_tid(process), rank) for process, rank, _ in workers],
+    }
+    report = write_small_report(tmp_path / "both.sqlite", tables, ["MPI_Init"], duration=4 * SECOND)
+    own = partial(translate, sources=["mpi"])
+    with pytest.raises(
+        UsageError, match=r"2 processes are rank 0 in both\.sqlite: its workers were restarted, or it has"
+    ):
+        own([report], tmp_path / "trace.prv")
+    result = own([report], tmp_path / "all.prv", several_jobs=True)
+    assert [warning for warning in result.warnings if "rank 0: were the workers in this report restarted?" in warning]
+    with closing(sqlite3.connect(report)) as database, database:
+        database.execute(f"DELETE FROM MPI_OTHER_EVENTS WHERE start < {SECOND}")
+    assert own([report], tmp_path / "late.prv").tasks == 2
 
 
 def test_processes_that_mpi_does_not_know_of_each_other(tmp_path: Path) -> None:

@@ -8,15 +8,18 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng import translate
+from nsys2prv_ng import inspect, translate
 from nsys2prv_ng.objects.places import Device, Node, NodePart, Place, Stream, Thread
 from nsys2prv_ng.objects.tasks import FOLDED, LabelledTask, Row, RowKey, RowKind, label_rows
 from nsys2prv_ng.paraver.model import TaskRows, TraceModel, format_row
 from nsys2prv_ng.report.metadata import Metadata
 from tests.analysis.path.path_reports import Capture
+from tests.report.test_metadata import init
+from tests.sources.nccl.nccl_reports import write_nccl_report
 from tests.trace_reader import read_trace
 
 FIXED = re.compile(r"CUDA-D\d+\.S\d+|Metrics GPU\d+", re.ASCII)
@@ -160,3 +163,33 @@ def test_a_row_has_the_same_label_with_threads_folded(tmp_path: Path) -> None:
         rows.append([name.removeprefix("r0 python3") for name in read_trace(tmp_path / "x.prv").names["THREAD"]])
     assert rows[0] == [f" {tid}" for tid in tids]
     assert rows[1] == [f" {tids[0]}", "r0 other threads (2)"]
+
+
+# ---- ranks of NCCL ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("of_nccl", "says"),
+    [
+        ([2, 0, 1], ["SLURM_PROCID: rank 0 is NCCL's rank 2;"]),
+        ([0, 2, 1], ["SLURM_PROCID: rank 1 is NCCL's rank 2;"]),
+        ([0, 1, 2], []),
+        ([1, 0, 1], []),  # communicators of fewer ranks
+        ([1, 0, 3], []),  # one with ranks that have no report
+        ([1, None, 2], []),  # a capture that began later
+    ],
+)
+def test_ranks_of_nccl_in_another_order(of_nccl: list[int | None], says: list[str], tmp_path: Path) -> None:
+    """torchrun numbered the nodes anew: names of ranks stay those by SLURM_PROCID."""
+    reports = [
+        write_nccl_report(
+            tmp_path / f"{number}.sqlite",
+            [init(70 + number, rank, ranks=4) if rank is not None else init(70 + number, 9, ranks=4)],
+            environment=f"SLURM_PROCID={number}",
+        )
+        for number, rank in enumerate(of_nccl)
+    ]
+    found = inspect(reports)
+    warnings = [warning for warning in found.warnings if "NCCL has the 3 ranks in another order than" in warning]
+    assert len(warnings) == len(says) and all(text in warning for text, warning in zip(says, warnings, strict=True))
+    assert sorted(report.ranks for report in found.reports) == [[0], [1], [2]]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -190,6 +192,9 @@ STEP = 8_300
 def find(tmp_path: Path, *captures: Capture) -> list[list[tuple[int, int, int]]] | None:
     """Return number, begin and length of the steps of each task."""
     paths = [capture.write(tmp_path / f"rank{capture.rank}.sqlite") for capture in captures]
+    for path in paths:
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute("UPDATE ANALYSIS_DETAILS SET duration = 1000000")
     with open_job(paths, tmp_path, ReadOptions(align="none"), Progress()) as job:
         found = find_repetitions(job.reports, job.whole, job.store, 3, job.engine)
         assert (job.steps is None) == (found is None)
@@ -237,10 +242,21 @@ def test_a_step_that_some_ranks_have(missing: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("skipped", "steps"), [(3, 7), (0, 5), (3, 4)])
+def test_captures_begin_and_end_within_different_steps(skipped: int, steps: int, tmp_path: Path) -> None:
+    """The steps that all ranks have: rank 1 shows `steps` of ten, after those that were before its capture."""
+    found = find(tmp_path, make_rank(0, 10), make_rank(1, steps, 10_000 + skipped * STEP))
+    assert found is not None
+    assert [[own[:2] for own in task] for task in found] == [[own[:2] for own in list_steps(steps)]] * 2
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("other", [(7, 10_000), (4, 100_000)])
 def test_ranks_that_do_not_agree(tmp_path: Path, other: tuple[int, int]) -> None:
-    """One repeats more often, or at another time."""
-    assert find(tmp_path, make_rank(0, 4), make_rank(1, *other)) is None
+    """One repeats more often while both are captured, or at another time."""
+    captures = [make_rank(0, 4), make_rank(1, *other)]
+    captures[0].call("cudaDeviceSynchronize", 50_000, 100_000)
+    assert find(tmp_path, *captures) is None
 
 
 @pytest.mark.slow

@@ -205,11 +205,11 @@ def test_the_ranges_that_cover_most_time(find: Find) -> None:
     "others",
     cases(
         [
-            STEPS[1:],  # a rank that starts late
+            STEPS[1:],  # a rank that numbers the same steps otherwise
             STEPS[::-1],
             [*STEPS, "step 3"],
             ["warm-up 0"],
-            STEPS[:3],  # one that stops early
+            STEPS[2:],  # too few are left
             [f"step {number}" for number in range(1, 5)],
             [*STEPS[:3], "step 5"],
         ],
@@ -219,6 +219,24 @@ def test_the_ranges_that_cover_most_time(find: Find) -> None:
 )
 def test_ranks_whose_ranges_differ(find: Find, others: Sequence[str]) -> None:
     assert find(make_rank(0, STEPS), make_rank(1, others)) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("late", "early", "shared"), [(1, 0, [1, 2, 3, 4, 5]), (0, 1, [0, 1, 2, 3, 4]), (2, 1, [2, 3, 4]), (2, 2, None)]
+)
+def test_captures_begin_and_end_within_different_steps(
+    find: Find, late: int, early: int, shared: list[int] | None
+) -> None:
+    """The steps that all ranks have; one rank begins late, another one ends early. A rank is up to 900 ns behind."""
+    texts = [f"step {number}" for number in range(6)]
+    captures = [
+        make_rank(0, texts),
+        make_rank(1, texts[late:], 1_900 + 2_000 * late),
+        make_rank(2, texts[: 6 - early], 1_500),
+    ]
+    found = find(*captures)
+    assert (None if found is None else found.number) == shared
 
 
 @pytest.mark.slow
@@ -305,7 +323,10 @@ def test_named_ranges_with_a_number(find: Find) -> None:
     [
         ([["step 1"], ["other"]], "no NVTX range in the selected reports has this name; ranges with numbers are step"),
         ([["train"] * 2], "a rank has fewer than 3 of them"),
-        ([["train"] * 3, ["train"] * 4], "not every rank has as many of them, with the same numbers"),
+        (
+            [["other", "other", *["train"] * 3], ["train"] * 4],
+            "not every rank has as many of them, with the same numbers",
+        ),
         ([["train 2", "train 1", "train 3"]], "not in the order of their numbers"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -113,8 +114,7 @@ def read_calls(reader: ReportReader, result: Result) -> NcclCalls:
     ranges = NcclRanges(tid[kept], begin[kept], end[kept], name[kept])
     shown = np.flatnonzero(understood[kept])
     if advanced is None:
-        step = np.array([{"ncclGroupStart": 1, "ncclGroupEnd": -1}.get(text, 0) for text in names], np.int64)
-        group = _number_groups(ranges.global_tid, step[ranges.name])
+        group = number_groups(ranges.global_tid, names, ranges.name)
     else:
         group = _join_groups(advanced, payload, get_process(ranges.global_tid), kept)
     return NcclCalls(ranges, names, group, shown, payload.take(kept[shown]), advanced)
@@ -215,11 +215,12 @@ def make_table(reader: ReportReader, calls: NcclCalls) -> CallTable:
     )
 
 
-def _number_groups(tid: IntArray, step: IntArray) -> IntArray:
-    """Number groups. They nest: a group lasts from the outermost start (step 1) of a thread to its end (step -1).
+def number_groups(tid: IntArray, names: Sequence[str], name: IntArray) -> IntArray:
+    """Number the groups of n calls. They nest: a group lasts from the outermost start of a thread to its end.
 
-    Calls of a thread follow each other.
+    Calls of a thread follow each other. `name`: of each call, an index into the names.
     """
+    step = np.array([{"ncclGroupStart": 1, "ncclGroupEnd": -1}.get(text, 0) for text in names], np.int64)[name]
     depth_before = np.zeros(step.size, np.int64)
     for first, after in pairwise([*find_starts(tid).tolist(), tid.size]):
         total = np.cumsum(step[first : after - 1])

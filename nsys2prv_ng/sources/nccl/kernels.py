@@ -4,7 +4,8 @@ A kernel belongs to the call within which it was launched, on the thread of the 
 outermost ncclGroupStart and ncclGroupEnd of a thread, calls are only collected; ncclGroupEnd launches their kernels. If
 a group launched several kernels, each kernel gets
 
-- the calls of the function in its name (SendRecv for sends and receives), if there are any;
+- the calls of the function in its name (SendRecv for sends and receives, or for whatever was called alone), if there
+  are any;
 - a part of these calls if several kernels have the same function (one for each device of a process, or for each
   communicator): an equal share of equal calls, because the devices of a process make the same collective calls; else
   the calls of one communicator, in the order of their first calls; else consecutive calls in equal parts, in the order
@@ -20,12 +21,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import combine_columns, count_earlier, encode_rows, find_distinct, list_indices
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda.communication import is_nccl
 from nsys2prv_ng.sources.cuda.device_operations import KERNEL, locate, read_recorded_calls
-from nsys2prv_ng.sources.nccl.calls import NcclRanges
+from nsys2prv_ng.sources.nccl.calls import NcclCalls
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
 _FUNCTION = re.compile(r"AllReduce|AllGather|ReduceScatter|SendRecv|Reduce|Broadcast")
@@ -43,6 +45,27 @@ def parse_function(name: str) -> int:
     match = _FUNCTION.search(name)
     text = _FUNCTION_OF_CALL.get(name) or (match.group() if match else "")
     return FUNCTIONS.index(text) if text else NO_FUNCTION
+
+
+def find_called(called: IntArray, group: IntArray) -> IntArray:
+    """Return the only function of all calls in the group of each of n calls; NO_FUNCTION if there are several or none.
+
+    `called`: the function of each call.
+    """
+    known = called != NO_FUNCTION
+    low, high = np.full((2, int(group.max(initial=-1)) + 1), NO_FUNCTION)
+    low[:] = len(FUNCTIONS)
+    np.minimum.at(low, group[known], called[known])
+    np.maximum.at(high, group[known], called[known])
+    return np.where(low == high, low, NO_FUNCTION)[group]
+
+
+def correct_functions(named: IntArray, called: IntArray) -> IntArray:
+    """Return the functions of n kernels, given by their names and by the calls that launched them, if these are known.
+
+    NCCL 2.12 to 2.14 names kernels SendRecv that carry out any other call (docs/development/conditions.md).
+    """
+    return np.where((named == FUNCTIONS.index("SendRecv")) & (called != NO_FUNCTION), called, named)
 
 
 class NcclKernels(NamedTuple):
@@ -64,20 +87,24 @@ class NcclKernels(NamedTuple):
     graph_node: IntArray
 
 
-def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
+def read_kernels(reader: ReportReader, calls: NcclCalls) -> NcclKernels:
     """Read NCCL's kernels, and find the NCCL call in which each kernel was launched."""
+    ranges = calls.ranges
+    functions = np.array([parse_function(name) for name in calls.names], np.int64)[ranges.name]
     operations, columns = reader.once(locate), reader.columns(KERNEL)
     index, names = reader.names(columns["shortName"])
     rows = np.flatnonzero(np.array([is_nccl(name) for name in names], np.bool_)[index])
     call = operations.take(KERNEL, operations.call)[rows]
+    within = reader.once(read_recorded_calls).find_ranges(call, *ranges[:3])
+    named = np.array([parse_function(name) for name in names], np.int64)[index[rows]]
     return NcclKernels(
         place=operations.take(KERNEL, operations.place)[rows],
         begin=columns["start"][rows],
         end=columns["end"][rows],
         process=get_process(columns["globalPid"][rows]),
         device=columns["deviceId"][rows],
-        function=np.array([parse_function(name) for name in names], np.int64)[index[rows]],
-        range=reader.once(read_recorded_calls).find_ranges(call, *ranges[:3]),
+        function=correct_functions(named, pick(find_called(functions, calls.group), within, NO_FUNCTION)),
+        range=within,
         called=call >= 0,
         graph_node=columns["graphNodeId"][rows],
     )

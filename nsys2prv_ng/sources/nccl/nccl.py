@@ -41,7 +41,7 @@ def read(reader: ReportReader) -> Result:
     """Return the payloads of calls, then the payloads of NCCL's kernels."""
     result = Result()
     calls = nccl_calls.read_calls(reader, result)
-    kernels = nccl_kernels.read_kernels(reader, calls.ranges)
+    kernels = nccl_kernels.read_kernels(reader, calls)
     table = nccl_calls.make_table(reader, calls)
     call_events = payload_events.make_call_events(reader.labels, calls.payload, table)
     payload_events.write_events(reader.labels, result, table.place, table.begin, table.end, call_events)

@@ -67,7 +67,7 @@ def _describe_steps(summary: JobSummary, slow: SlowSteps | None) -> list[str]:
         return [f"no steps found (mark them with NVTX): numbers cover {choose_window(summary.efficiency, None).name}"]
     texts = []
     if steps.delimiter:
-        text = f"no NVTX range marks the steps: {quote_name(steps.delimiter)} delimits them"
+        text = f"steps are found by GPU work, not by NVTX ranges: {quote_name(steps.delimiter)} delimits them"
         similar = f", and they are only {format_percent(steps.similarity, 1)} alike"
         texts.append(text + (similar if steps.similarity < _LEAST_SIMILAR else ""))
     if steps.count < _FEW_STEPS:

@@ -68,14 +68,17 @@ def test_opaque_graphs(share: int, in_steps: bool) -> None:
     ("changes", "says"),
     [
         ({}, []),
-        ({"delimiter": "cuda`Graph"}, ["no NVTX range marks the steps: `cuda'Graph` delimits them"]),
+        ({"delimiter": "cuda`Graph"}, ["steps are found by GPU work, not by NVTX ranges: `cuda'Graph` delimits them"]),
         (
             {"delimiter": "d", "similarity": 0.9},
-            ["no NVTX range marks the steps: `d` delimits them, and they are only 90.0% alike"],
+            ["steps are found by GPU work, not by NVTX ranges: `d` delimits them, and they are only 90.0% alike"],
         ),
         ({"count": 2}, ["only 2 steps: how much steps vary is hardly known"]),
         ({"count": 1, "spread": 0.9}, ["only 1 step: how much steps vary is hardly known"]),
-        ({"delimiter": "d", "similarity": 0.98}, ["no NVTX range marks the steps: `d` delimits them"]),
+        (
+            {"delimiter": "d", "similarity": 0.98},
+            ["steps are found by GPU work, not by NVTX ranges: `d` delimits them"],
+        ),
         ({"spread": 0.5}, []),
         (
             {"spread": 0.51, "min_ns": 15 * MS, "max_ns": 161 * MS},
