@@ -25,6 +25,7 @@ from nsys2prv_ng.paraver.event_types import HOST_STEP, STEP
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Labels
 from nsys2prv_ng.records.columns import Pair, make_communications, make_intervals
 from nsys2prv_ng.sources.shared.source import JoinResult, Result, StateIntervals
+from nsys2prv_ng.steps.numbered_names import number_step
 from nsys2prv_ng.steps.steps import Steps
 
 PATH, LINES = "critical_path", "path_lines"
@@ -78,7 +79,7 @@ def derive_steps(job: Job, labels: Labels) -> JoinResult:
     result = store_steps(job, listed)
     if result.written:
         texts = zip(_number_values(steps).tolist(), steps.number.tolist(), strict=True)
-        values = {value: f"{steps.name} {number}" for value, number in texts}
+        values = {value: number_step(steps.name, str(number)) for value, number in texts}
         for event_type in listed:
             labels.declare(replace(event_type, values=values))
     return JoinResult(accounts={STEPS: result})

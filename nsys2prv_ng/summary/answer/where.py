@@ -13,6 +13,7 @@ from types import MappingProxyType
 from nsys2prv_ng.paraver.value_tables import communicates
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
+from nsys2prv_ng.steps.numbered_names import is_step
 from nsys2prv_ng.summary.answer import slow_steps, stragglers
 from nsys2prv_ng.summary.answer.case import HALF, Case, is_launch
 from nsys2prv_ng.summary.answer.rules import FUSIBLE
@@ -60,8 +61,8 @@ def _add_launching(case: Case, places: list[Place], text: str) -> Found:
     """Return places and their description with the NVTX ranges that launched most kernel time, if they are many."""
     summary = case.summary
     whole = sum(each.total_ns for each in summary.launched)
-    skipped = ("", slow_steps.name_step_range(summary))
-    sums = {each.range: each.total_ns for each in summary.launched if each.range not in skipped}
+    step = slow_steps.name_step_range(summary)
+    sums = {each.range: each.total_ns for each in summary.launched if each.range and not is_step(each.range, step)}
     ranges, launched = _describe("range", sums, whole, "kernel time")
     if not ranges or (ranges[0].ns or 0) < _LEAST_SHARE * whole:
         return places, text
@@ -159,7 +160,7 @@ def find_host(case: Case) -> Found:
     by_range, of_range = Counter[str](), Counter[tuple[str, str]]()
     step = slow_steps.name_step_range(case.summary)
     for (range_, call), (ns, _) in case.host_gaps.items():
-        name = "" if range_ == step else range_
+        name = "" if is_step(range_, step) else range_
         by_range[name] += ns
         of_range[name, call] += ns
     whole = sum(by_range.values())
