@@ -19,6 +19,7 @@ from nsys2prv_ng.comparison.scaling import make_scaling
 from nsys2prv_ng.comparison.sides import describe_captures, find_table_capture, has_steps, list_step_times
 from nsys2prv_ng.comparison.tables import covers_its_steps, make_tables
 from nsys2prv_ng.replay import changes as what
+from nsys2prv_ng.steps.numbered_names import is_step
 from nsys2prv_ng.summary.difference import budget, statistics
 from nsys2prv_ng.summary.difference.changes import Change, find_changes
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_MPI, PARTS
@@ -185,11 +186,11 @@ def find_units(a: JobSummary, b: JobSummary, verdict: Verdict) -> WorkUnits | No
 
 def _list_ranges(summary: JobSummary) -> dict[_Key, _Unit]:
     """Return all ranges but those of the steps themselves."""
-    step = None if summary.steps is None else summary.steps.name
+    step = "" if summary.steps is None else summary.steps.name
     units = {}
     for each in summary.ranges:
         counts = {task.per_step for task in each.tasks}
-        if each.name != step:
+        if not is_step(each.name, step):
             times = counts.pop() if len(counts) == 1 else 0
             units[each.domain, each.name] = _Unit(times, each.depth, each.total_ns)
     return units

@@ -24,6 +24,7 @@ from nsys2prv_ng.replay.step_clock import Outcome
 from nsys2prv_ng.replay.what_if import Experiment
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
+from nsys2prv_ng.steps.numbered_names import is_step
 
 _LEAST_GAIN = 0.02
 """Least part of a step that ideal hosts must save for hosts to set the pace.
@@ -177,7 +178,7 @@ class Totals:
         steps = model.job.steps
         skipped = "" if steps is None else steps.name
         order = np.argsort(-lengths, kind="stable").tolist()
-        chosen = [n for n in order if model.ranges.names[n] != skipped][:_MOST_MEASURED]
+        chosen = [n for n in order if not is_step(model.ranges.names[n], skipped)][:_MOST_MEASURED]
         weight = model.graph.weight
         runs = np.bincount(model.edge_operation[self._runs], weight[self._runs], model.numbers.operations)
         found = {}

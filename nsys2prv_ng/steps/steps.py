@@ -7,6 +7,7 @@ Definitions (steps/spans.py defines when a step ends):
   steps: the steps that all tasks have count, if they began about when the others did (`_keep_shared`). Of a process
   with several captures, numbers may be missing between these. If several names qualify, the name that covers most time
   wins. It must cover a minimum share of the job's time (_LEAST).
+- If no name qualifies, numbers elsewhere in the texts count (steps/numbered_names.py).
 - If the user names the ranges, they need no numbers: each task then counts its ranges from 0.
 - If no ranges mark the steps, they are what each task repeats (steps/repetition.py).
 - A range that had not ended when the capture ended is not a step.
@@ -19,6 +20,7 @@ Definitions (steps/spans.py defines when a step ends):
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -26,7 +28,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.groups import Table, group_rows, join_tables, reduce_groups, sort_groups, take_rows
-from nsys2prv_ng.arrays.row_keys import count_earlier, find_starts, mark_duplicates, sort_rows
+from nsys2prv_ng.arrays.row_keys import count_earlier, find_starts, list_indices, mark_duplicates, sort_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.intervals.windows import unite_windows
@@ -36,6 +38,7 @@ from nsys2prv_ng.reading.opened_events import ABSENT
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.steps.numbered_names import compile_template, cut_last_word, find_templates
 from nsys2prv_ng.steps.repetition import find_repetitions
 from nsys2prv_ng.steps.spans import HostSpans, find_gpu_ends
 from nsys2prv_ng.text.formatting import join_first
@@ -193,11 +196,12 @@ def _find_marks(
     if name:
         return _find_named(reports, tree, store, name, engine)
     numbered = list(_list_numbered(reports, tree, store, engine))
-    tasks = np.unique(np.concatenate([np.zeros(0, np.int64), *(ranges.tasks for ranges in numbered)]))
-    candidates = join_tables([ranges.candidates for ranges in numbered])
-    best = _choose_ranges(candidates, tasks.size, length // _LEAST, _has_unended(reports))
-    if best is not None:
-        return _Marks(*best)
+    for kind in zip(*numbered, strict=True):
+        tasks = np.unique(np.concatenate([ranges.tasks for ranges in kind]))
+        candidates = join_tables([ranges.candidates for ranges in kind])
+        best = _choose_ranges(candidates, tasks.size, length // _LEAST, _has_unended(reports))
+        if best is not None:
+            return _Marks(*best)
     repeated = find_repetitions(reports, tree, store, FEWEST, engine)
     if repeated is None:
         return None
@@ -230,24 +234,39 @@ class _NumberedRanges(NamedTuple):
 
 def _list_numbered(
     reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, engine: Engine
-) -> Iterator[_NumberedRanges]:
-    """Yield the numbered ranges of each report."""
+) -> Iterator[tuple[_NumberedRanges, _NumberedRanges]]:
+    """Yield the numbered ranges of each report: those with the number as their last word, and those with another."""
     reports_with_rows = list(zip(range(len(reports)), reports, tree.rows, strict=True))
     return engine.sum_up(lambda each: _load_numbered(*each, tree, store), reports_with_rows)
 
 
 def _load_numbered(
     index: int, report: ReportRecords, rows: IntArray, tree: ObjectTree, store: Store
-) -> _NumberedRanges:
-    """Return the numbered ranges of a report.
+) -> tuple[_NumberedRanges, _NumberedRanges]:
+    """Return the numbered ranges of a report, of two kinds.
 
     PyTorch numbers every operation. Only names whose numbers are consecutive in each task may be steps, so only their
     ranges are kept.
     """
     ranges = load_nvtx_ranges(report, store, lambda domain: domain == "")
-    numbered = np.flatnonzero(ranges.number != ABSENT)
-    table, key = _tabulate(index, ranges, numbered, rows, tree), ranges.key[numbered]
     names = [name for _, name in ranges.keys]
+    has_number = ranges.number != ABSENT
+    last = np.flatnonzero(has_number)
+    found = find_templates(names, FEWEST)
+    others = np.flatnonzero(~has_number)
+    first, after = (np.searchsorted(found.name, ranges.key[others], side) for side in ("left", "right"))
+    chosen = list_indices(first, after - first)
+    others = np.repeat(others, after - first)
+    templates, template = np.unique(found.template[chosen].astype(str), return_inverse=True)
+    numbered = {**_tabulate(index, ranges, others, rows, tree), "number": found.number[chosen]}
+    return (
+        _keep_consecutive(_tabulate(index, ranges, last, rows, tree), ranges.key[last], names),
+        _keep_consecutive(numbered, template, templates.tolist()),
+    )
+
+
+def _keep_consecutive(table: Table, key: IntArray, names: list[str]) -> _NumberedRanges:
+    """Return numbered ranges (n), of which only those may be steps whose names have consecutive numbers."""
     kept = np.flatnonzero(_mark_consecutive(table, key))
     candidates = {**take_rows(table, kept), "name": np.array(names, object)[key[kept]]}
     return _NumberedRanges(np.unique(table["task"]), [names[number] for number in np.unique(key)], candidates)
@@ -351,7 +370,8 @@ def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store
     tables = list(engine.sum_up(lambda each: _load_named(*each, tree, store, name), reports_with_rows))
     table = join_tables(tables)
     if not table["task"].size:
-        known = sorted({other for ranges in _list_numbered(reports, tree, store, engine) for other in ranges.names})
+        numbered = _list_numbered(reports, tree, store, engine)
+        known = sorted({other for kinds in numbered for ranges in kinds for other in ranges.names})
         hint = f"; ranges with numbers are {join_first(known, _MOST_LISTED)}" if known else ""
         raise UsageError(f"no NVTX range in the selected reports has this name{hint}", parameter="step", value=name)
     table = take_rows(table, sort_rows(table["task"], table["begin"]))
@@ -374,7 +394,19 @@ _MOST_LISTED = 5
 
 
 def _load_named(index: int, report: ReportRecords, rows: IntArray, tree: ObjectTree, store: Store, name: str) -> Table:
-    """Return the push/pop ranges of a name in a report: task, row, number (or ABSENT), report, begin, end (ns)."""
+    """Return the push/pop ranges of a name in a report: task, row, number (or ABSENT), report, begin, end (ns).
+
+    `name` may be a template (steps/numbered_names.py), unless a range has this very name.
+    """
     ranges = load_nvtx_ranges(report, store)
-    wanted = [key for key, (_, text) in enumerate(ranges.keys) if text == name]
-    return _tabulate(index, ranges, np.flatnonzero(np.isin(ranges.key, wanted)), rows, tree)
+    texts = [text for _, text in ranges.keys]
+    template = cut_last_word(name)
+    matches = [re.fullmatch(re.escape(name), text) for text in texts]
+    if not any(matches):
+        matches = [compile_template(template)(text) for text in texts]
+    is_wanted = np.array([match is not None for match in matches], np.bool_)
+    table = _tabulate(index, ranges, np.flatnonzero(is_wanted[ranges.key]), rows, tree)
+    if "{n}" in template:
+        number = np.array([int(match["n"]) if match and match.lastindex else ABSENT for match in matches], np.int64)
+        table["number"] = number[ranges.key[is_wanted[ranges.key]]]
+    return table

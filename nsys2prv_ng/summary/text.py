@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from nsys2prv_ng.steps.numbered_names import is_step
 from nsys2prv_ng.summary.answer.answer import answer, describe_job
 from nsys2prv_ng.summary.answer.case import Case
 from nsys2prv_ng.summary.answer.slow_steps import name_step_range
@@ -114,7 +115,7 @@ def _list_rows(summary: JobSummary, losses: Losses) -> list[tuple[str, int, str]
     place = ""
     if ranges:
         range_, ns = ranges.most_common(1)[0]
-        is_main = 2 * ns > ranges.total() and range_ != name_step_range(summary)
+        is_main = 2 * ns > ranges.total() and not is_step(range_, name_step_range(summary))
         place = f"  mostly {describe_place(range_)}" if is_main else ""
     return [*rows, (windows.PARTS["host_ns"], losses.host_ns - mpi_ns, place)]
 

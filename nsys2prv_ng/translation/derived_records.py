@@ -33,6 +33,7 @@ from nsys2prv_ng.reading.spill import spill_records
 from nsys2prv_ng.records.columns import Pair, Records, make_communications, make_events, make_intervals
 from nsys2prv_ng.sources.shared.reasons import NO_LINE, NOT_SELECTED, OTHER_OPERATION, OUTSIDE_CHOSEN_TIME
 from nsys2prv_ng.sources.shared.source import JoinResult, Result, StateIntervals
+from nsys2prv_ng.steps.numbered_names import number_step
 from nsys2prv_ng.steps.steps import Steps
 
 PATH, PATH_LINES = "critical_path", "path_lines"
@@ -86,7 +87,7 @@ def derive_steps(job: Job, labels: Labels) -> JoinResult:
     result = store_steps(job, listed)
     if result.written:
         texts = zip(_number_values(steps).tolist(), steps.number.tolist(), strict=True)
-        values = {value: f"{steps.name} {number}" for value, number in texts}
+        values = {value: number_step(steps.name, str(number)) for value, number in texts}
         for event_type in listed:
             labels.declare(replace(event_type, values=values))
     return JoinResult(accounts={STEPS: result})

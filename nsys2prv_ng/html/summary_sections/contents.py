@@ -7,6 +7,7 @@ from collections import Counter
 from nsys2prv_ng.html.blocks import MOST_RANKS, MOST_ROWS, Block, Paragraph, Section, Table, show_grid, show_tree
 from nsys2prv_ng.html.page import drop_quotes
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
+from nsys2prv_ng.steps.numbered_names import number_step
 from nsys2prv_ng.summary import what_if
 from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency, tabulate_parts
 from nsys2prv_ng.summary.efficiency.windows import choose_window, list_windows
@@ -104,7 +105,7 @@ def make_facts_section(summary: JobSummary, pictures: Pictures) -> Section:
     if steps is not None:
         numbers = format_number_ranges([*range(steps.first, steps.last + 1)])
         warmup = f"after {count_noun(steps.warmup, 'warm-up step')}"
-        texts["steps"] = f"{steps.name} {numbers}: median {format_time(steps.median_ns)}, {warmup}"
+        texts["steps"] = f"{number_step(steps.name, numbers)}: median {format_time(steps.median_ns)}, {warmup}"
     if facts is not None:
         reports, sources = summary.reports, facts.sources.items()
         texts["nsys"] = f"{', '.join(facts.nsys_versions)} (schema {', '.join(facts.schema_versions)})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nsys2prv_ng.replay.numbers import Scenario
+from nsys2prv_ng.steps.numbered_names import number_step
 from nsys2prv_ng.summary.answer import slow_steps
 from nsys2prv_ng.summary.answer.bottlenecks import COPIES, TRANSFER, Bottleneck
 from nsys2prv_ng.summary.answer.case import Case, count_operator_ranges
@@ -211,11 +212,10 @@ def describe_job(summary: JobSummary) -> str:
 
 
 def _describe_steps(steps: StepNumbers, summary: JobSummary) -> list[str]:
-    name = clean_name(steps.name)
     numbers = f"{steps.first}" + (f"-{steps.last}" if steps.last != steps.first else "")
     excluded = ", warm-up excluded" if steps.warmup and summary.start_up is not None else ""
     whole = format_time(steps.window_ns[1] - steps.window_ns[0])
-    parts = [f"{name} {numbers} ({whole}{excluded})"]
+    parts = [f"{clean_name(number_step(steps.name, numbers))} ({whole}{excluded})"]
     if steps.count > 1:
         return [*parts, f"median step {format_time(steps.median_ns)} ({format_span(steps.min_ns, steps.max_ns)})"]
     return parts

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import NamedTuple
 
+from nsys2prv_ng.steps.numbered_names import is_step
 from nsys2prv_ng.summary.efficiency.numbers import StepEfficiency
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS, list_parts
 from nsys2prv_ng.summary.job import JobSummary
@@ -61,9 +62,9 @@ class SlowSteps(ValueClass):
 
 
 def name_step(summary: JobSummary) -> str:
-    """Return what the program calls its steps, or "step" if no range marks them."""
+    """Return what the program calls its steps, or "step" if no range marks them, or one with more text."""
     steps = summary.steps
-    return "step" if steps is None or steps.delimiter else clean_name(steps.name)
+    return "step" if steps is None or steps.delimiter or "{n}" in steps.name else clean_name(steps.name)
 
 
 def name_step_range(summary: JobSummary) -> str:
@@ -234,7 +235,7 @@ def _find_on_hosts(numbers: SlowStepNumbers, summary: JobSummary) -> Iterator[Ex
     by_call = sum_by_key((part.name, part.difference_ns) for part in numbers.idle)
     by_range = sum_by_key((part.range, part.difference_ns) for part in numbers.idle)
     least = numbers.difference_ns / 2
-    ranges = [(name, ns) for name, ns in by_range.most_common(1) if name not in ("", step) and ns >= least]
+    ranges = [(name, ns) for name, ns in by_range.most_common(1) if name and not is_step(name, step) and ns >= least]
     places = [Place(kind="range", name=name) for name, _ in ranges]
     inside = "".join(f"in range {quote_name(name)}" for name, _ in ranges)
     if by_call:

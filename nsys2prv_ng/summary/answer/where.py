@@ -12,6 +12,7 @@ from types import MappingProxyType
 from nsys2prv_ng.paraver.value_tables import communicates
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
+from nsys2prv_ng.steps.numbered_names import is_step
 from nsys2prv_ng.summary.answer import slow_steps, stragglers
 from nsys2prv_ng.summary.answer.case import HALF, Case, is_launch
 from nsys2prv_ng.summary.answer.rules import FUSIBLE
@@ -60,8 +61,8 @@ def _add_launching(case: Case, places: list[Place], text: str) -> Found:
     """Return places and their description with the NVTX ranges that launched most kernel time, if they are many."""
     summary = case.summary
     whole = sum(each.total_ns for each in summary.launched)
-    skipped = ("", slow_steps.name_step_range(summary))
-    sums = {each.range: each.total_ns for each in summary.launched if each.range not in skipped}
+    step = slow_steps.name_step_range(summary)
+    sums = {each.range: each.total_ns for each in summary.launched if each.range and not is_step(each.range, step)}
     ranges, launched = _describe("range", sums, whole, "kernel time")
     if not ranges or (ranges[0].ns or 0) < _LEAST_SHARE * whole:
         return places, text
@@ -155,7 +156,7 @@ def find_unclassified(case: Case) -> Found:
 def find_host(case: Case) -> Found:
     """Return what hosts were in while GPUs were idle: ranges, or calls if ranges say little."""
     step = slow_steps.name_step_range(case.summary)
-    gaps = [("" if range_ == step else range_, call, ns) for (range_, call), (ns, _) in case.host_gaps.items()]
+    gaps = [("" if is_step(name, step) else name, call, ns) for (name, call), (ns, _) in case.host_gaps.items()]
     by_range = sum_by_key((name, ns) for name, _, ns in gaps)
     of_range = sum_by_key(((name, call), ns) for name, call, ns in gaps)
     whole = sum(by_range.values())

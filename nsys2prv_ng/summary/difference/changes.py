@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.paraver.value_tables import BY_NCCL, COMMUNICATION_CLASSES, HANDS_OVER, KERNEL_CLASSES
+from nsys2prv_ng.steps.numbered_names import is_step
 from nsys2prv_ng.summary.difference.budget import HOST_BOUND, LEAST, BudgetRow
 from nsys2prv_ng.summary.difference.statistics import NOISE
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
@@ -185,13 +186,13 @@ def _find_ranges(a: JobSummary, b: JobSummary, limits: tuple[float, float]) -> l
 
 def _list_ranges(summary: JobSummary) -> dict[str, _Named]:
     """Return all ranges but those of the steps themselves, without the waits of their threads for other ranks."""
-    step = None if summary.steps is None else summary.steps.name
+    step = "" if summary.steps is None else summary.steps.name
     return {
         shorten_range_name(each.domain, each.name): _Named(
             sum_by_key((task.rank, task.total_ns - task.waiting_ns) for task in each.tasks), each.depth
         )
         for each in summary.ranges
-        if each.name != step
+        if not is_step(each.name, step)
     }
 
 

@@ -25,6 +25,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.palette import ACTIVITIES
 from nsys2prv_ng.reading.opened_events import OpenedEvents
+from nsys2prv_ng.steps.numbered_names import number_step
 from nsys2prv_ng.summary.pictures.numbers import HeatMap, KernelDurations, MapKind, Pace, Pictures, TypicalStep
 from nsys2prv_ng.summary.totals import add_up, sum_kernels
 from nsys2prv_ng.text.formatting import count_noun, format_ranks
@@ -256,7 +257,7 @@ def _draw_step(
         values.append(np.where(longest.state > 0, longest.state + len(activities), 0).astype(np.uint8))
         activities |= rows.activities
     return TypicalStep(
-        name=f"{step.name} {step.number}",
+        name=number_step(step.name, str(step.number)),
         begin_ns=step.begin - job.scope.zero,
         end_ns=step.end - job.scope.zero,
         ns=step.length,

@@ -30,6 +30,7 @@ from nsys2prv_ng.intervals.windows import mark_inside
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.reading.device_operations import load_launches
+from nsys2prv_ng.steps.numbered_names import is_step
 from nsys2prv_ng.summary.ranges.numbers import RepeatedRange
 from nsys2prv_ng.summary.waits.numbers import Culprit, Excess, LateCost, LongestWait, WaitNumbers
 from nsys2prv_ng.summary.waits.words import NOT_SELECTED, list_stragglers
@@ -212,7 +213,7 @@ def find_excess(
     found: list[tuple[str, str, str, tuple[int, float], float]] = []
     for repeated in ranges:
         needed, others = compare({task.task: task.total_ns - task.gpu_waiting_ns for task in repeated.tasks})
-        if repeated.name != step and needed > others:
+        if not is_step(repeated.name, step) and needed > others:
             times = compare({task.task: task.total_ns - task.waiting_ns for task in repeated.tasks})
             found.append(("range", repeated.domain, repeated.name, times, _INNER**repeated.depth))
     by_call: dict[str, Counter[str]] = defaultdict(Counter)
