@@ -255,7 +255,7 @@ def test_compute_kernels_beside_nccl(translated: Translated, operations: pd.Data
     window = show_preset(translated, "analysis/concurrency_of_computation_during_nccl").windows[-1]
     time = integrate(window)
     for task, of_task in operations.groupby("task"):
-        in_nccl = unite(of_task[of_task["kind"] == COMMUNICATION])
+        in_nccl = unite(of_task[(of_task["kind"] & COMMUNICATION) != 0])  # with copies between GPUs
         kernels = of_task[(of_task["table"] == "KERNEL") & (of_task["kind"] == COMPUTE)]
         # Rows in a compute kernel are counted, so two kernels on different rows of one stream count twice.
         beside = sum(sum_common(unite(of_row), in_nccl) for _, of_row in kernels.groupby("row"))
