@@ -11,7 +11,7 @@ from nsys2prv_ng.summary.verdict import Statement
 from nsys2prv_ng.summary.waits.numbers import WaitNumbers
 from nsys2prv_ng.summary.waits.words import describe_missing_payload
 from nsys2prv_ng.summary.what_if import describe_replayed
-from nsys2prv_ng.text.formatting import count_noun, format_number, format_percent, format_time
+from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.names import clean_name, quote_name
 
 _LEAST_GRAPHS = 0.01
@@ -82,8 +82,7 @@ def _describe_operator_ranges(summary: JobSummary) -> str:
     each = count_operator_ranges(summary)
     if not each:
         return ""
-    often = f"{format_number(round(each, 1))} per kernel"
-    return f"NVTX ranges of operators ({often}) slow the host: capture again without them"
+    return f"NVTX ranges of operators ({each:,.1f} per kernel) slow the host: capture again without them"
 
 
 def describe_opaque_graphs(summary: JobSummary) -> str:
