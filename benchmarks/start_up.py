@@ -15,7 +15,7 @@ import sys
 import time
 
 LIBRARIES = "import numpy, numba, pyarrow.compute"
-READY = "import nsys2prv_ng.runtime.jit as jit; jit.load_numba()"
+READY = "import nsys2prv_ng.runtime.machine_code as kept; kept.load_numba()"
 MODULES = (
     "import nsys2prv_ng.cli.summary, nsys2prv_ng.clock.alignment, nsys2prv_ng.analysis.waits.waits;"
     "import nsys2prv_ng.summary.summarize, nsys2prv_ng.summary.text"

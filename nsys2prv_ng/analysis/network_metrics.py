@@ -20,7 +20,6 @@ from nsys2prv_ng.analysis.gpus.metrics import (
     add_samples,
     add_sums,
     make_samples,
-    mark_begins,
 )
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
@@ -63,5 +62,4 @@ def _list_samples(job: Job, number: int, is_wanted: Callable[[EventType], bool])
     for row in np.unique(rows[has_wanted & (rows >= 0)]).tolist():
         lines = np.flatnonzero(has_wanted & (rows == row))
         lines = lines[np.argsort(records.time[lines], kind="stable")]
-        begins = mark_begins(records.time[lines], [low for low, _ in job.scope.windows], breaks_at_gaps=True)
-        yield make_samples(row, report, records, lines, begins), np.where(wanted, 0, -1)
+        yield make_samples(job, number, row, records, lines, breaks_at_gaps=True), np.where(wanted, 0, -1)

@@ -15,18 +15,11 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
-from nsys2prv_ng.cli.cfgs import cfgs
-from nsys2prv_ng.cli.check import check
 from nsys2prv_ng.cli.compare import SidesCommand, compare
-from nsys2prv_ng.cli.inspect import inspect
-from nsys2prv_ng.cli.merge import merge
 from nsys2prv_ng.cli.options import spell
-from nsys2prv_ng.cli.precompile import precompile
-from nsys2prv_ng.cli.shard import shard
-from nsys2prv_ng.cli.slurm import slurm
-from nsys2prv_ng.cli.summary import summary
-from nsys2prv_ng.cli.translate import translate
-from nsys2prv_ng.cli.what_if import what_if
+from nsys2prv_ng.cli.setup import cfgs, precompile, slurm
+from nsys2prv_ng.cli.summary import inspect, summary, what_if
+from nsys2prv_ng.cli.traces import check, merge, shard, translate
 from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable
 from nsys2prv_ng.runtime.limits import keep_freed_memory, refuse_pandas
 from nsys2prv_ng.version import __version__

@@ -111,12 +111,14 @@ def _average(links: Sequence[Link]) -> Link:
 
 @dataclass(eq=False, repr=False)
 class _Tree(ValueClass):
-    """The sets that links connect, the reference first, and for each of the others the link that leads to it."""
+    """The sets that links connect, the reference first, and for each of the others the link that leads to it.
+
+    `error`: sum of the errors (ns) of the links to each set.
+    """
 
     sets: list[int]
     links: list[Link]
     error: list[float]
-    """Sum of the errors (ns) of the links to each set."""
 
 
 def _find_trees(links: Sequence[Link], names: Sequence[str]) -> list[_Tree]:

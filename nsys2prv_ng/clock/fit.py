@@ -51,7 +51,12 @@ class ClockFit(ValueClass):
     `offset` (ns, at the time `since` of the matches), `drift` (relative); `offset_error` and `drift_error` are standard
     errors over blocks (NaN if there are too few). `bound` is the bound of the error anywhere in the window with 95 %
     confidence: Student's quantile times the standard error, plus the most that uncorrected drift may add, plus the
-    median residual, because ranks need not leave an operation at the same time.
+    median residual, because ranks need not leave an operation at the same time; `correction_error` is the part of it
+    that is the error of the correction itself, without uncorrected drift.
+
+    `held_out`: held-out residual (ns) by model; empty if no block can be held out. `half_window`: half of the time (ns)
+    from the first operation to the last, with `since` in the middle. `suggested`: the largest correction (ns) within
+    the window that the operations suggest, applied or not.
     """
 
     domains: IntArray
@@ -67,13 +72,9 @@ class ClockFit(ValueClass):
     percentile_95: FloatArray
     scale: float
     held_out: dict[str, float]
-    """Held-out residual (ns) by model; empty if no block can be held out."""
     half_window: float
-    """Half of the time (ns) from the first operation to the last, with `since` in the middle."""
     suggested: FloatArray
-    """The largest correction (ns) within the window that the operations suggest, applied or not."""
     correction_error: FloatArray
-    """The part of `bound` that is the error of the correction itself, without uncorrected drift."""
 
     @property
     def largest(self) -> FloatArray:

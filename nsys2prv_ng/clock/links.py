@@ -56,8 +56,10 @@ _HALVINGS = 48
 class Link(ValueClass):
     """The difference of two clocks: what `other` shows minus what `one` shows, by the time that `one` shows.
 
-    `offset` (ns) is the difference at `since`, `drift` (relative) its change. `error` bounds the error (ns) anywhere in
-    the window with 99 % confidence, unless one direction takes even longer than allowed for.
+    `offset` (ns) is the difference at `since`, `drift` (relative) its change; both have a standard error, NaN if no
+    drift was found. `error` bounds the error (ns) anywhere in the window with 99 % confidence, unless one direction
+    takes even longer than allowed for. `pairs`: number of compared messages in the rarer direction; `median` and
+    `percentile_95`: quantiles of the distance (ns) of compared messages from their mean.
     """
 
     one: int
@@ -67,19 +69,17 @@ class Link(ValueClass):
     error: float
     offset_error: float
     drift_error: float
-    """Standard errors; that of the drift is NaN if none was found."""
     pairs: int
-    """Number of compared messages in the rarer direction."""
     median: float
     percentile_95: float
-    """Quantiles of the distance (ns) of compared messages from their mean."""
 
 
 @dataclass(eq=False, repr=False)
 class _Direction(ValueClass):
     """The delays (ns) of one direction that count, which `usual` marks: their mean, and the shortest.
 
-    The shortest is at most `late` longer than the shortest possible delay, with 99 % confidence.
+    The shortest is at most `late` longer than the shortest possible delay, with 99 % confidence. `deviation`: standard
+    error of the center.
     """
 
     center: float
@@ -87,7 +87,6 @@ class _Direction(ValueClass):
     late: float
     usual: BoolArray
     deviation: float
-    """Standard error (ns) of the center."""
 
 
 def fit_links(delays: Delays, since: int, half_window: float) -> list[Link]:

@@ -32,14 +32,13 @@ NEVER_LEAVES, NEVER_ENTERS = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 class Delays(NamedTuple):
     """n messages between clocks. Times are ns of uncorrected UTC.
 
-    A link is two ranks and a size: its messages may take equally long in both directions.
+    A link is two ranks and a size: its messages may take equally long in both directions; `is_forward`: whether a
+    message went in the first of these. `sender` and `receiver` are the domains of the clocks.
     """
 
     link: IntArray
     is_forward: BoolArray
-    """Whether a message went in the first of the two directions of its link."""
     sender: npt.NDArray[np.int32]
-    """Domain of the clock."""
     receiver: npt.NDArray[np.int32]
     sent: IntArray
     received: IntArray
@@ -56,20 +55,21 @@ class Matches(ValueClass):
     Times are ns of uncorrected UTC. No row's `leave` may be before any row's `enter` of the same operation. `enter` is
     when a rank arrived at the point where others wait for it (NEVER_ENTERS if none wait); `leave` is when the wait of a
     rank for all others ended (NEVER_LEAVES if it did not wait).
+
+    - `fits`: whether all ranks leave an operation at about the same time, so that its `leave` is evidence for the fit.
+    - `group`: arbitrary number of the communicator of each operation.
+    - `delays`: messages between domains: evidence for sets of clocks that no operation connects.
+    - `unlike`: number of dropped operations, which were matched by order alone but belong to different communicators.
     """
 
     first: IntArray
     fits: BoolArray
-    """Whether all ranks leave an operation at about the same time, so that its `leave` is evidence for the fit."""
     group: IntArray
-    """Arbitrary number of the communicator of each operation."""
     domain: npt.NDArray[np.int32]
     enter: IntArray
     leave: IntArray
     delays: Delays = NO_DELAYS
-    """Messages between domains: evidence for sets of clocks that no operation connects."""
     unlike: int = 0
-    """Number of dropped operations, which were matched by order alone but belong to different communicators."""
 
     def __len__(self) -> int:
         return self.first.size - 1

@@ -8,7 +8,6 @@ Facts that a summary of an older version lacks are not checked; this is a findin
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from nsys2prv_ng.comparison.model import Comparability, Finding, Side
 from nsys2prv_ng.report.diagnostics import REMEDY
 from nsys2prv_ng.summary.efficiency.windows import find_most_compute
 from nsys2prv_ng.summary.job import JobFacts, JobSummary
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.names import clean_name
 from nsys2prv_ng.text.tables import cut_middle
@@ -97,10 +97,7 @@ def _find_same_captures(sides: Sequence[Side]) -> Iterator[Finding]:
         for capture, count in _list_captures(summary).items():
             holders.setdefault(capture, []).append(number)
             reports[capture] = count
-    common = Counter[tuple[int, ...]]()
-    for capture, numbers in holders.items():
-        if len(numbers) > 1:
-            common[tuple(numbers)] += reports[capture]
+    common = sum_by_key((tuple(numbers), reports[capture]) for capture, numbers in holders.items() if len(numbers) > 1)
     for group, count in common.items():
         labels = _list_labels(runs[number][0] for number in group)
         is_all = all(count == runs[number][1].reports for number in group)

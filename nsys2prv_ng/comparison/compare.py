@@ -127,15 +127,12 @@ def _list_notes(a: Side, b: Side, verdict: Verdict, per_step: tuple[bool, bool])
     for name, side in sides:
         if side.summary.steps is not None and side.summary.steps.turns_ns is not None:
             short, long = map(format_time, side.summary.steps.turns_ns)
-            notes.append(
-                f"the steps of {name} alternate between {short} and {long}, so their median may be either: compare the"
-                " parts, which are means"
-            )
+            turns = f"the steps of {name} alternate between {short} and {long}, so their median may be either"
+            notes.append(f"{turns}: compare the parts, which are means")
     if per_step[0] != per_step[1]:
         one, other = ("{b}", "{a}") if per_step[0] else ("{a}", "{b}")
-        notes.append(
-            f"no tables of totals, because {one} is not restricted to its steps after the warm-up, and {other} is"
-        )
+        why = f"{one} is not restricted to its steps after the warm-up, and {other} is"
+        notes.append(f"no tables of totals, because {why}")
     elif not per_step[0] and has_steps(a) and has_steps(b):
         notes.append("all tables but the first cover all the time of both summaries, not only their steps")
     return notes
@@ -146,9 +143,8 @@ def _describe_evidence(a: Side, b: Side, verdict: Verdict) -> list[str]:
     if verdict.samples == "captures":
         sides = (("{a}", a), ("{b}", b))
         places = [f"capture {find_table_capture(side) + 1} of {name}" for name, side in sides if side.captures]
-        return [
-            f"all tables but the first are of {', '.join(places)}, with the median step nearest to that of all captures"
-        ]
+        which = f"{', '.join(places)}, with the median step nearest to that of all captures"
+        return [f"all tables but the first are of {which}"]
     if not verdict.is_significant:
         return []
     return ["one capture per run is weak evidence: compare several (A1... + A2... -- B1... + B2...)"]

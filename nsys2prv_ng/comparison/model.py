@@ -23,13 +23,15 @@ STRONG, WEAK = "strong", "weak"
 
 
 class Side(NamedTuple):
-    """A side of a comparison: a program, captured once or several times, and its label."""
+    """A side of a comparison: a program, captured once or several times, and its label.
+
+    `summary`: the numbers of the tables: of the only capture, or of the typical one of several (sides.py). `captures`:
+    all captures, if there are several.
+    """
 
     label: str
     summary: JobSummary
-    """The numbers of the tables: of the only capture, or of the typical one of several (sides.py)."""
     captures: tuple[JobSummary, ...] = ()
-    """All captures, if there are several."""
 
     @property
     def every(self) -> tuple[JobSummary, ...]:
@@ -257,12 +259,7 @@ class Comparability(ValueClass):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the findings as `json.dumps` takes them."""
-        return {
-            "findings": [
-                {"severity": finding.severity, "text": finding.text, "prevents": sorted(finding.prevents)}
-                for finding in self.findings
-            ]
-        }
+        return {"findings": [vars(finding) | {"prevents": sorted(finding.prevents)} for finding in self.findings]}
 
 
 @dataclass(eq=False, repr=False)

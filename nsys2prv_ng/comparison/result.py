@@ -70,9 +70,8 @@ def format_comparison(
         grids = list_grids(pair, quote_name, width, shows_details=shows_details, shows_all=shows_all)
         sections += [format_grid(_narrow(grid, width), width, None) for grid in grids]
     if comparison.scaling is not None:
-        sections.append(
-            format_labelled([state_scaling(comparison.scaling, quote_name)], min(width, WIDTH), style, _COLUMN)
-        )
+        line = state_scaling(comparison.scaling, quote_name)
+        sections.append(format_labelled([line], min(width, WIDTH), style, _COLUMN))
         sections += [format_scaling(comparison.scaling, width)] if shows_details else []
     sections.append([FILES if shows_details else f"{TABLES}   {FILES}"])
     return "\n\n".join("\n".join(lines) for lines in sections if lines)

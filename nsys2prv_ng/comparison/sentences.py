@@ -151,10 +151,9 @@ def state_units(pair: Pair, quote: Quote) -> str:
         return ""
     a, b = _quote_runs(pair, quote)
     name = quote(cut_middle(units.range, _NAME))
-    return (
-        f"{b} has {units.count_b:,} {name} per step, {a} {units.count_a:,}: {format_change(verdict.change)} per step,"
-        f" {format_change(units.change)} per {name} ({format_time(units.b_ns)} instead of {format_time(units.a_ns)})"
-    )
+    text = f"{b} has {units.count_b:,} {name} per step, {a} {units.count_a:,}: {format_change(verdict.change)} per step"
+    times = f"{format_time(units.b_ns)} instead of {format_time(units.a_ns)}"
+    return f"{text}, {format_change(units.change)} per {name} ({times})"
 
 
 def state_changes(pair: Pair, quote: Quote) -> str:
@@ -223,10 +222,8 @@ def state_overlap(pair: Pair, quote: Quote) -> str:
             share = behind / (behind + alone)
             points = f", {format_points(share - shares[0])}" if shares else ""
             shares.append(share)
-            times = (
-                f"{format_time(behind)} overlapped ({format_percent(share, 1)}{points}), {format_time(alone)} exposed"
-            )
-            texts.append(f"{name} {times}")
+            hidden = f"{format_time(behind)} overlapped ({format_percent(share, 1)}{points})"
+            texts.append(f"{name} {hidden}, {format_time(alone)} exposed")
     return f"communication per {'step and ' if pair.a.per_step else ''}GPU: {', '.join(texts)}"
 
 

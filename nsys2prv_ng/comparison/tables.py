@@ -44,13 +44,15 @@ class _Sum(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """A summary, and the divisors of its totals."""
+    """A summary, and the divisors of its totals.
+
+    `steps`: number of steps that the summary is restricted to; 1 if it is not restricted to steps. `span`: length (ns)
+    of a step; of all time if the summary is not restricted to steps.
+    """
 
     summary: JobSummary
     steps: int
-    """Number of steps that the summary is restricted to; 1 if it is not restricted to steps."""
     span: float
-    """Length (ns) of a step; of all time if the summary is not restricted to steps."""
 
     @property
     def gpus(self) -> int:
@@ -331,13 +333,15 @@ def _name_rate(key: str) -> str:
 
 
 class Match(NamedTuple):
-    """Names of both sides that form one row."""
+    """Names of both sides that form one row.
+
+    `by_class`: whether the names have only their class in common.
+    """
 
     name: str
     a: list[str]
     b: list[str]
     by_class: bool
-    """Whether the names have only their class in common."""
 
 
 def match_names(a: Mapping[str, str], b: Mapping[str, str]) -> list[Match]:

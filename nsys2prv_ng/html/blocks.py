@@ -29,13 +29,15 @@ _LIMITS = ((0.9, 0.0), (0.8, 0.25), (0.7, 0.5), (0.5, 0.75))
 
 @dataclass(eq=False, repr=False)
 class Segment(ValueClass):
-    """A part of a bar, in percent of the width of the cell."""
+    """A part of a bar, in percent of the width of the cell.
+
+    `text`: what the part is, for tooltips and screen readers.
+    """
 
     left: float
     width: float
     css: str
     text: str = ""
-    """What the part is, for tooltips and screen readers."""
 
 
 @dataclass(eq=False, repr=False)
@@ -52,18 +54,20 @@ DrawnCell = str | list[Segment] | Shape | Term | ShadedCell
 
 @dataclass(eq=False, repr=False)
 class Table(ValueClass):
-    """A grid as the templates show it. Only `show_grid` makes tables."""
+    """A grid as the templates show it. Only `show_grid` makes tables.
+
+    `sums`: the number of rows at the end that are sums. `folded`: the title of a table that is folded until the reader
+    opens it; empty for other tables.
+    """
 
     caption: str
     titles: list[str]
     names: int
     rows: list[list[DrawnCell]]
     sums: int
-    """The number of rows at the end that are sums."""
     below: str
     legend: list[Swatch]
     folded: str = ""
-    """The title of a table that is folded until the reader opens it; empty for other tables."""
 
     kind = "table"
 
@@ -169,12 +173,14 @@ class Branch(ValueClass):
 
 @dataclass(eq=False, repr=False)
 class Tree(ValueClass):
-    """Branches with the titles of their cells. Only `show_tree` makes trees."""
+    """Branches with the titles of their cells. Only `show_tree` makes trees.
+
+    `depth`: most branches around a branch.
+    """
 
     titles: list[str]
     branches: list[Branch]
     depth: int
-    """Most branches around a branch."""
 
     kind = "tree"
 
@@ -222,32 +228,35 @@ class Paragraph(ValueClass):
 
 @dataclass(eq=False, repr=False)
 class Map(ValueClass):
-    """An image of rows over time, and its numbers as a table."""
+    """An image of rows over time, and its numbers as a table.
+
+    `lanes`: NVTX ranges above the image, on the axis of its time. `group`: maps of one group show the same time:
+    zooming one zooms all.
+    """
 
     title: str
     about: str
     figure: MapFigure
     table: Table
     lanes: Sequence[RangesOfTask] = ()
-    """NVTX ranges above the image, on the axis of its time."""
     group: str = "job"
-    """Maps of one group show the same time: zooming one zooms all."""
 
     kind = "map"
 
 
 @dataclass(eq=False, repr=False)
 class Chart(ValueClass):
-    """A plot, and its numbers as a table."""
+    """A plot, and its numbers as a table.
+
+    `y_ticks`: from the bottom (0) to the top (1). `height`: in pixels.
+    """
 
     title: str
     about: str
     shapes: list[Shape]
     x_ticks: list[Tick]
     y_ticks: list[Tick]
-    """From the bottom (0) to the top (1)."""
     height: int
-    """In pixels."""
     legend: list[Swatch]
     table: Table
 
@@ -271,18 +280,19 @@ Block = Table | Paragraph | Map | Chart | Matrix | Tree
 
 @dataclass(eq=False, repr=False)
 class Section(ValueClass):
-    """A section of a page, and the presets that show the same in Paraver."""
+    """A section of a page, and the presets that show the same in Paraver.
+
+    `lead`: what the section shows, in a sentence. `window`: the time in the form of the option --time; empty for all
+    time. `traces`: the traces to open, in words, if the page covers several; names are in `backquotes`.
+    """
 
     key: str
     title: str
     lead: str
-    """What the section shows, in a sentence."""
     blocks: Sequence[Block]
     presets: Sequence[str] = ()
     window: str = ""
-    """The time in the form of the option --time; empty for all time."""
     traces: str = ""
-    """The traces to open, in words, if the page covers several; names are in `backquotes`."""
 
 
 @dataclass(eq=False, repr=False)

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import ByteArray, FloatArray
-from nsys2prv_ng.html.names import clean
+from nsys2prv_ng.html.page import clean
 from nsys2prv_ng.paraver.palette import GREY
 from nsys2prv_ng.paraver.palette import Colour as Hue
 from nsys2prv_ng.value_class import ValueClass
@@ -232,19 +232,19 @@ class Swatch(NamedTuple):
 
 
 class MapFigure(NamedTuple):
-    """An image of rows over time, as the template shows it, with the data that the script needs."""
+    """An image of rows over time, as the template shows it, with the data that the script needs.
+
+    `image`: a data URL. `smooth`: whether rows share a pixel. `labels`: place (percent from the top) and text.
+    `script`: the rows, the limits of time (ns), and the meaning of indexes.
+    """
 
     image: str
-    """A data URL."""
     height: int
     smooth: bool
-    """Whether rows share a pixel."""
     labels: list[tuple[float, str]]
-    """Place (percent from the top) and text."""
     ticks: list[Tick]
     legend: list[Swatch]
     script: dict[str, Any]
-    """The rows, the limits of time (ns), and the meaning of indexes."""
 
 
 def format_colour(colour: Hue | Colour) -> str:
@@ -333,17 +333,17 @@ of a matrix with names for its columns is a cell for each row.)"""
 
 
 class MatrixFigure(NamedTuple):
-    """An image of a matrix, as the template shows it."""
+    """An image of a matrix, as the template shows it.
+
+    `image`: a data URL. `height`: in pixels. `labels`: place (percent from the top) and name of rows. `ticks`: numbers
+    or names of the columns.
+    """
 
     image: str
-    """A data URL."""
     width: int
     height: int
-    """In pixels."""
     labels: list[tuple[float, str]]
-    """Place (percent from the top) and name of rows."""
     ticks: list[Tick]
-    """Numbers or names of the columns."""
     legend: list[Swatch]
 
 

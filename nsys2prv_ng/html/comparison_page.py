@@ -11,8 +11,7 @@ from nsys2prv_ng.comparison.sentences import FASTER, RUN, SLOWER, LabelledLine
 from nsys2prv_ng.comparison.sentences import list_lines as list_answers
 from nsys2prv_ng.html import comparison_sections
 from nsys2prv_ng.html.blocks import Line, Section
-from nsys2prv_ng.html.names import clean, drop_quotes, quote
-from nsys2prv_ng.html.page import render_page
+from nsys2prv_ng.html.page import clean, drop_quotes, quote, render_page
 from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.text.formatting import count_noun
 

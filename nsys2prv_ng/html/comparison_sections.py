@@ -21,7 +21,7 @@ from nsys2prv_ng.comparison.tables import choose_windows
 from nsys2prv_ng.html import charts
 from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section, Table, show_grid, stripe
 from nsys2prv_ng.html.colours import LINES, get_cell_css
-from nsys2prv_ng.html.names import clean, drop_quotes, quote
+from nsys2prv_ng.html.page import clean, drop_quotes, quote
 from nsys2prv_ng.html.summary_sections.over_time import draw_step
 from nsys2prv_ng.summary.difference.budget import BudgetRow
 from nsys2prv_ng.summary.efficiency.table import HOST_TERMS, list_device_scores, list_scores
@@ -244,13 +244,8 @@ def _choose_ranges(ranges: Sequence[RangesOfTask], steps: int) -> list[RangesOfT
 
 # ---- pairs of runs ---------------------------------------------------------------------------------------------------
 
-_HUES = {
-    COMPUTE: "compute_ns",
-    **{label: key for key, label in PARTS.items()},
-    USER_CODE: "own_code",
-    IN_CUDA: "cuda",
-    IN_MPI: "mpi",
-}
+_HUES = {label: key for key, label in PARTS.items()}
+_HUES |= {COMPUTE: "compute_ns", USER_CODE: "own_code", IN_CUDA: "cuda", IN_MPI: "mpi"}
 """Hue of a part of the step, by the name of the row up to its colon; sums and rests are grey."""
 _LABEL = 30
 """Most characters of the name of a run at the head of a column, and in the title of a section."""

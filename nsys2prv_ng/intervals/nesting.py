@@ -48,15 +48,16 @@ def _depths(
 
 
 class Nesting(NamedTuple):
-    """Nesting of intervals, and the place of points in time within them."""
+    """Nesting of intervals, and the place of points in time within them.
+
+    `innermost`: index of the innermost interval around each point, limits included; -1 for none. `parent`: index of the
+    interval around each interval, -1 for none, and `depth`: their number. An interval that ends when another begins
+    does not contain it.
+    """
 
     innermost: IntArray
-    """Index of the innermost interval around each point, limits included; -1 for none."""
     parent: IntArray
-    """Index of the interval around each interval; -1 for none. An interval that ends when another begins does not
-    contain it."""
     depth: IntArray
-    """Number of intervals around each interval."""
 
 
 def find_innermost(

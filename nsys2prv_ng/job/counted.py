@@ -112,12 +112,10 @@ class CountedEvents:
             return np.ones(place.size, np.bool_)
         key = id(place), id(begin)
         if key not in self._marked:
-            self._marked[key] = place, begin, self._mark_operations(place, begin)
+            is_known, launched = self._find_launched(place, begin)
+            by_time = mark_inside(begin, begin, self._job.scope.measured)
+            self._marked[key] = place, begin, np.where(is_known, self.mark_host(place, launched), by_time)
         return self._marked[key][2]
-
-    def _mark_operations(self, place: IntArray, begin: IntArray) -> BoolArray:
-        is_known, launched = self._find_launched(place, begin)
-        return np.where(is_known, self.mark_host(place, launched), mark_inside(begin, begin, self._job.scope.measured))
 
     def find_launches(self, place: IntArray, begin: IntArray) -> tuple[IntArray, IntArray]:
         """Return (index of the step that counts, time of the launch) of GPU operations, given by place and start (ns).

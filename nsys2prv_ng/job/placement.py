@@ -47,17 +47,18 @@ from nsys2prv_ng.sources.shared.source import JoinResult, Result, Source
 
 
 class AlignedReports(NamedTuple):
-    """Reports on the common clock, with the names of their nodes."""
+    """Reports on the common clock, with the names of their nodes.
+
+    `operations`: the collectives of all reports, if they were read; `offsets`: offset from the times of each report to
+    their times (ns). `to_join`: what each report was read into, by source: it has the data that sources join.
+    """
 
     reports: list[ReportRecords]
     node_names: list[str]
     alignment: Alignment
     operations: Operations
-    """The collectives of all reports, if they were read."""
     offsets: list[int]
-    """Offset from the times of each report to the times of the operations (ns)."""
     to_join: list[dict[str, Result]]
-    """What each report was read into, by source: it has the data that sources join."""
 
 
 class Limits(NamedTuple):

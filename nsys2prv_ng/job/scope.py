@@ -17,21 +17,23 @@ from nsys2prv_ng.value_class import ValueClass
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scope(ValueClass):
-    """The chosen time of a job. All times are on the common clock (ns)."""
+    """The chosen time of a job. All times are on the common clock (ns).
+
+    - `first`, `last`: limits of the records, after they were cut.
+    - `zero`: time from which the option `time` counts: the first record, before any cut.
+    - `windows`: the times that records are cut to; empty if they are not cut.
+    - `measured`: the times that numbers cover: `windows`, or else the chosen steps, or without a choice the steps after
+      the warm-up; empty if all time counts.
+    - `counted`: indices of the steps that numbers cover, ascending; None if they do not cover steps as such.
+    """
 
     selection: Selection
     first: int
-    """Limits of the records, after they were cut."""
     last: int
     zero: int
-    """Time from which the option `time` counts: the first record, before any cut."""
     windows: list[tuple[int, int]]
-    """The times that records are cut to; empty if they are not cut."""
     measured: list[tuple[int, int]]
-    """The times that numbers cover: `windows`, or else the chosen steps, or without a choice the steps after the
-    warm-up; empty if all time counts."""
     counted: IntArray | None = None
-    """Indices of the steps that numbers cover, ascending; None if they do not cover steps as such."""
 
     @property
     def shown(self) -> list[tuple[int, int]]:

@@ -49,17 +49,17 @@ class NodePart(NamedTuple):
     """A part of the node with separate values, such as a network card or a core.
 
     Reports of a node mean the same part if they agree in all fields; names alone are not unique.
+
+    `key`: distinguishes the part in nsys from other parts with the same name. `suffix`: the port in the name of the
+    row. `is_local`: whether the part belongs to one report. In another report it is a different part, unless the two
+    reports do not overlap in time.
     """
 
     name: str
     key: tuple[int, ...]
-    """Distinguishes the part in nsys from other parts with the same name."""
     port: int = 0
     suffix: str = ""
-    """The port in the name of the row."""
     is_local: bool = False
-    """Whether the part belongs to one report. In another report it is a different part, unless the two reports do not
-    overlap in time."""
 
 
 Place = Thread | Stream | Device | Node | NodePart
@@ -67,39 +67,37 @@ Place = Thread | Stream | Device | Node | NodePart
 
 @dataclass(eq=False)
 class Places:
-    """The places of one report: ids in order of registration, and what their events reveal about the processes."""
+    """The places of one report: ids in order of registration, and what their events reveal about the processes.
+
+    `called`: processes with a call, range or device operation: each is a task. `application`: processes with GPU, MPI
+    or NCCL events: the ranks are among them. `instrumented`: processes with more than operating-system calls, which
+    every launcher makes too. `only_observed`: ids of threads that made no call and were merely observed, for example by
+    the scheduler: they have no row. `studied`: ids of threads that made more than operating-system calls, such as CUDA
+    calls or NVTX ranges.
+    """
 
     all: list[Place] = field(default_factory=list)
     called: set[int] = field(default_factory=set)
-    """Processes with a call, range or device operation: each is a task."""
     application: set[int] = field(default_factory=set)
-    """Processes with GPU, MPI or NCCL events: the ranks are among them."""
     instrumented: set[int] = field(default_factory=set)
-    """Processes with more than operating-system calls, which every launcher makes too."""
     only_observed: set[int] = field(default_factory=set)
-    """Ids of threads that made no call and were merely observed, for example by the scheduler: they have no row."""
     studied: set[int] = field(default_factory=set)
-    """Ids of threads that made more than operating-system calls, such as CUDA calls or NVTX ranges."""
 
     def __post_init__(self) -> None:
         # By kind too, because a thread and a GPU with the same number are equal as tuples.
         self._ids = {(type(place), place): number for number, place in enumerate(self.all)}
 
-    def _find(self, place: Place) -> int | None:
-        """Return the id of a place, if it has one."""
-        return self._ids.get((type(place), place))
-
     def _register(self, place: Place) -> int:
         """Return the id of a place; a new place gets a new id."""
-        known = self._find(place)
-        if known is None:
-            known = self._ids[type(place), place] = len(self.all)
+        number = self._ids.setdefault((type(place), place), len(self.all))
+        if number == len(self.all):
             self.all.append(place)
-        return known
+        return number
 
     def _find_threads(self, global_tid: IntArray) -> set[int]:
         """Return the ids of the threads that have one."""
-        return {place for tid in global_tid if (place := self._find(Thread(int(tid)))) is not None}
+        threads = ((Thread, Thread(int(tid))) for tid in global_tid)
+        return {self._ids[thread] for thread in threads if thread in self._ids}
 
     def threads(self, global_tid: IntArray, *, application: bool, system_calls: bool = False) -> IntArray:
         """Return the ids of the threads with these globalTids, which made calls.
@@ -107,16 +105,12 @@ class Places:
         `application`: GPU, MPI or NCCL events are among the calls; `system_calls`: they are operating-system calls.
         """
         codes, first = encode_rows(global_tid)
-        distinct = global_tid[first].tolist()
-        ids = np.array([self._register(Thread(tid)) for tid in distinct], np.int64)
-        self.only_observed.difference_update(ids.tolist())
-        if not system_calls:
-            self.studied.update(ids.tolist())
-        self._note_tasks({tid >> 24 for tid in distinct}, application, system_calls)
+        ids = np.array([self._register(Thread(tid)) for tid in global_tid[first].tolist()], np.int64)
+        self.note_calls(global_tid[first], application, system_calls)
         return ids[codes]
 
     def note_calls(self, global_tid: IntArray, application: bool, system_calls: bool) -> None:
-        """Note that these threads (or, by globalPid, processes) made calls that are not in the trace."""
+        """Note that these threads (or, by globalPid, processes) made calls."""
         known = self._find_threads(global_tid)
         self.only_observed -= known
         if not system_calls:
@@ -133,10 +127,9 @@ class Places:
         Their processes do not become tasks. A thread without other events has no row.
         """
         codes, first = encode_rows(global_tid)
-        threads = [Thread(tid) for tid in global_tid[first].tolist()]
-        unknown = [thread for thread in threads if self._find(thread) is None]
-        ids = np.array([self._register(thread) for thread in threads], np.int64)
-        self.only_observed.update(self._register(thread) for thread in unknown)
+        known = len(self.all)
+        ids = np.array([self._register(Thread(tid)) for tid in global_tid[first].tolist()], np.int64)
+        self.only_observed.update(ids[ids >= known].tolist())
         return ids[codes]
 
     def streams(

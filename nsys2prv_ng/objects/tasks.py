@@ -34,7 +34,11 @@ class ReportPlaces:
 
 @dataclass(eq=False)
 class Task:
-    """A process in one report, or in several (capture ranges of one run); without a process, a node itself."""
+    """A process in one report, or in several (capture ranges of one run); without a process, a node itself.
+
+    `is_rank_certain`: whether the rank comes from the launcher or MPI, and they agree. (NCCL numbers the ranks of each
+    communicator.) `parent`: rank of the process that started this process, if this process has no rank itself.
+    """
 
     node: int
     name: str
@@ -43,10 +47,7 @@ class Task:
     members: list[ReportPlaces] = field(default_factory=list)
     rank: int | None = None
     is_rank_certain: bool = False
-    """Whether the rank comes from the launcher or MPI, and they agree. (NCCL numbers the ranks of each
-    communicator.)"""
     parent: int | None = None
-    """Rank of the process that started this process, if this process has no rank itself."""
 
     @property
     def owner(self) -> int | None:
@@ -215,13 +216,15 @@ class RowKind(IntEnum):
 
 
 class RowKey(NamedTuple):
-    """The identity of a row within its task, across reports. The keys sort the rows of a task."""
+    """The identity of a row within its task, across reports. The keys sort the rows of a task.
+
+    `gpu`: number of the GPU of a stream or device; -1 for other rows. `order`: distinguishes and sorts the rows of one
+    kind and GPU.
+    """
 
     kind: RowKind
     gpu: int
-    """Number of the GPU of a stream or device; -1 for other rows."""
     order: tuple[Any, ...]
-    """Distinguishes and sorts the rows of one kind and GPU."""
 
 
 def is_folded(key: RowKey) -> bool:
@@ -230,11 +233,13 @@ def is_folded(key: RowKey) -> bool:
 
 
 class Row(NamedTuple):
-    """A row of a task, with the first place for which it was made."""
+    """A row of a task, with the first place for which it was made.
+
+    `metadata`: metadata of the report with the place.
+    """
 
     key: RowKey
     metadata: Metadata
-    """Metadata of the report with the place."""
     place: Place
 
 
@@ -245,13 +250,15 @@ _FIXED = (RowKind.STREAM, RowKind.DEVICE)
 
 
 class LabelledTask(NamedTuple):
-    """The inputs for the labels of a task's rows."""
+    """The inputs for the labels of a task's rows.
+
+    `folded`: names of the threads that share the row of folded threads, from `name_threads`. `rank`: the rank of the
+    process, or of the process that started it.
+    """
 
     rows: Sequence[Row]
     folded: Sequence[str]
-    """Names of the threads that share the row of folded threads, from `name_threads`."""
     rank: int | None
-    """The rank of the process, or of the process that started it."""
     node: str
 
 

@@ -35,29 +35,28 @@ _GpuKey = tuple[str, int]
 
 @dataclass(eq=False, repr=False)
 class ObjectTree(ValueClass):
-    """The model of the trace, the row of each place of each report (-1: no row), and facts about the ranks."""
+    """The model of the trace, the row of each place of each report (-1: no row), and facts about the ranks.
+
+    `host_rows`: rows of host threads. `task_of_row`: index of each row's task. `ranks`: rank of each task; None for a
+    task without a rank. `belongs_to`: rank of each task; a child of a rank has the rank of its parent. `is_node`:
+    whether a task stands for its node. `gpu_of_row`: number of the GPU of each row of a stream or device; -1 for other
+    rows. `is_idle`: whether each row belongs to a host thread, except the main thread, that made only operating-system
+    calls. `claimed_ranks`: number of processes of each rank that more than one process claims. `folded`: number of the
+    folded thread at each place of each report, over the whole trace; -1 for other places.
+    """
 
     model: TraceModel
     rows: list[IntArray]
     host_rows: IntArray
-    """Rows of host threads."""
     task_of_row: IntArray
-    """Index of each row's task."""
     ranks: list[int | None]
-    """Rank of each task; None for a task without a rank."""
     belongs_to: list[int | None]
-    """Rank of each task; a child of a rank has the rank of its parent."""
     is_node: list[bool]
-    """Whether a task stands for its node."""
     gpu_of_row: IntArray
-    """Number of the GPU of each row of a stream or device; -1 for other rows."""
     is_idle: BoolArray
-    """Whether each row belongs to a host thread, except the main thread, that made only operating-system calls."""
     warnings: list[str]
     claimed_ranks: dict[int, int]
-    """Number of processes of each rank that more than one process claims."""
     folded: list[IntArray]
-    """Number of the folded thread at each place of each report, over the whole trace; -1 for other places."""
 
 
 def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str], *, fold_threads: bool = False) -> ObjectTree:
@@ -168,17 +167,17 @@ def _make_model(
 
 @dataclass(eq=False, repr=False)
 class _Locator(ValueClass):
-    """Finder of the task and row of a place."""
+    """Finder of the task and row of a place.
+
+    `tasks`: task by report and process. `gpu_owners`: task by node and GPU. `node_tasks`: the task that stands for each
+    node; it need not have rows. `folded`: the globalTids of the threads of each task that share a row.
+    """
 
     tasks: Mapping[tuple[ReportPlaces, int], Task]
-    """Task by report and process."""
     gpu_owners: Mapping[tuple[int, _GpuKey], Task]
-    """Task by node and GPU."""
     part_repeats: Mapping[tuple[ReportPlaces, NodePart], int]
     node_tasks: Mapping[int, Task]
-    """The task that stands for each node; it need not have rows."""
     folded: Mapping[Task, Collection[int]]
-    """The globalTids of the threads of each task that share a row."""
 
     def locate(self, report: ReportPlaces, number: int) -> tuple[Task, RowKey] | None:
         """Return the task of a place, and its row in the task; None for a thread that was merely observed."""

@@ -35,6 +35,13 @@ class PartTable(NamedTuple):
     """n parts of ranks in collectives, from all reports, with names that all reports share.
 
     There can be tens of millions. Times are ns of uncorrected UTC.
+
+    `source`: index of the report * 16 + number of the table in the report. `place`: place in the report of the kernel
+    or call that carries out the operation; -1 if there is none. `member`: number of the rank in its table, counted over
+    all reports and tables. `sizes`: number of ranks of each communicator; 0 if no report records it. `rank_of_member`:
+    number of the process (and device) of each member; its capture ranges in several reports share the number. `ids`:
+    the id that an operation has on all ranks of its communicator; NULL (of reports) if it is unknown, None if no report
+    records ids.
     """
 
     communicators: list[str]
@@ -43,11 +50,8 @@ class PartTable(NamedTuple):
     name: npt.NDArray[np.int32]
     bytes: IntArray
     source: npt.NDArray[np.int32]
-    """Index of the report * 16 + number of the table in the report."""
     place: npt.NDArray[np.int32]
-    """Place in the report of the kernel or call that carries out the operation; -1 if there is none."""
     member: npt.NDArray[np.int32]
-    """Number of the rank in its table, counted over all reports and tables."""
     domain: npt.NDArray[np.int32]
     begin: IntArray
     end: IntArray
@@ -55,12 +59,8 @@ class PartTable(NamedTuple):
     is_root: BoolArray
     has_communicator: BoolArray
     sizes: list[int]
-    """Number of ranks of each communicator; 0 if no report records it."""
     rank_of_member: IntArray
-    """Number of the process (and device) of each member; its capture ranges in several reports share the number."""
     ids: IntArray | None = None
-    """The id that an operation has on all ranks of its communicator; NULL (of reports) if it is unknown, None if no
-    report records ids."""
 
     def mark_ordered(self, part: IntArray) -> BoolArray:
         """Mark the parts in communicators of which only the sequence of operations is known."""

@@ -43,6 +43,14 @@ class Collectives(NamedTuple):
     Times are in ns on the clock of the report. `communicator` and `operation` are indices into the names, which mean
     the same in all reports. If the communicator is unknown (`has_communicator` is False), `communicator` names what is
     known to be separate, and operations are matched by their sequence alone.
+
+    `bytes`: the size, if it is the same on all ranks, else ANY_SIZE. `member`: the rank: a number that is unique within
+    the report. `kind`: SYNCHRONISING, FROM_ROOT, TO_ROOT, OTHER, LOOSE or COPIED. `place`: place of the kernel or call
+    that carries out the operation, and maybe others as well; -1 if there is none. `sizes`: number of ranks of each
+    communicator; 0 if no call records it. `owners`: process id and device (-1 for none) of each member: a process with
+    capture ranges in several reports is one rank. If empty, every member is a separate rank. `in_graphs`: whether CUDA
+    graphs launched all of the operations. `ids`: an id of each operation that is the same on all ranks of its
+    communicator and on each rank only once; NULL (of reports) or None if it was not recorded.
     """
 
     communicators: list[str]
@@ -50,27 +58,17 @@ class Collectives(NamedTuple):
     communicator: Annotated[IntArray, Index("communicators")]
     operation: Annotated[IntArray, Index("operations")]
     bytes: IntArray
-    """The size, if it is the same on all ranks, else ANY_SIZE."""
     member: Annotated[IntArray, Index("owners")]
-    """The rank: a number that is unique within the report."""
     begin: IntArray
     end: IntArray
     kind: Annotated[IntArray, Index(COPIED + 1)]
-    """SYNCHRONISING, FROM_ROOT, TO_ROOT, OTHER, LOOSE or COPIED."""
     is_root: BoolArray
     has_communicator: BoolArray
     place: Annotated[IntArray, Index("places.all", least=-1)]
-    """Place of the kernel or call that carries out the operation, and maybe others as well; -1 if there is none."""
     sizes: Annotated[list[int], OneFor("communicators")]
-    """Number of ranks of each communicator; 0 if no call records it."""
     owners: Sequence[tuple[int, int]] = ()
-    """Process id and device (-1 for none) of each member: a process with capture ranges in several reports is one rank.
-    If empty, every member is a separate rank."""
     in_graphs: bool = False
-    """Whether CUDA graphs launched all of the operations."""
     ids: IntArray | None = None
-    """An id of each operation that is the same on all ranks of its communicator and on each rank only once; NULL (of
-    reports) or None if it was not recorded."""
 
 
 class Messages(NamedTuple):
@@ -78,60 +76,61 @@ class Messages(NamedTuple):
 
     A channel keeps its messages in order: it is a communicator, sender, receiver and tag. `time` is when a send started
     or a receive ended.
+
+    `links`: the two ranks of each channel, named the same for both directions. `is_forward`: whether each channel leads
+    from the lower of the two ranks to the higher. `order`: start of the call (ns), which sorts the messages of a
+    channel. `handed`: when a send handed over its data, or a receive had the data; NULL (of reports) if unknown.
+    `bytes`: NULL if it was not recorded.
     """
 
     channels: list[str]
     links: Annotated[list[str], OneFor("channels")]
-    """The two ranks of each channel, named the same for both directions."""
     is_forward: Annotated[BoolArray, OneFor("channels")]
-    """Whether each channel leads from the lower of the two ranks to the higher."""
     channel: Annotated[IntArray, Index("channels")]
     is_send: BoolArray
     order: IntArray
-    """Start of the call (ns), which sorts the messages of a channel."""
     time: IntArray
     handed: IntArray
-    """When a send handed over its data, or a receive had the data; NULL (of reports) if unknown."""
     bytes: IntArray
-    """NULL if it was not recorded."""
 
 
 class RankMessages(NamedTuple):
     """Sends to and receives from ranks of communicators, in which the rank of the calling process may be unknown.
 
     Columns of n rows in any order; times are in ns on the clock of the report.
+
+    `handed` and `bytes`: as in `Messages`. `sizes`: number of ranks of each communicator; 0 if no call records it.
+    `uses`: distinct (communicator, process, rank of the process in it); the rank is NULL if a call does not record it.
+    `job_ranks`: rank of each process in the job, if it is known. `job_size`: number of ranks of the job; 0 if it is not
+    recorded. `order`: start of the call (ns), which sorts the messages between two ranks.
     """
 
     communicators: list[str]
     sizes: Annotated[list[int], OneFor("communicators")]
-    """Number of ranks of each communicator; 0 if no call records it."""
     uses: list[tuple[int, int, int]]
-    """Distinct (communicator, process, rank of the process in it); the rank is NULL if a call does not record it."""
     job_ranks: dict[int, int]
-    """Rank of each process in the job, if it is known."""
     job_size: int
-    """Number of ranks of the job; 0 if it is not recorded."""
     communicator: Annotated[IntArray, Index("communicators")]
     process: IntArray
     peer: IntArray
     is_send: BoolArray
     order: IntArray
-    """Start of the call (ns), which sorts the messages between two ranks."""
     time: IntArray
     handed: IntArray
-    """These two mean what they mean in `Messages`."""
     bytes: IntArray
 
 
 @dataclass(eq=False, repr=False)
 class Evidence(ValueClass):
-    """The evidence of one report on its clock: tables from one or more sources."""
+    """The evidence of one report on its clock: tables from one or more sources.
+
+    `has_whole_graphs`: whether CUDA graphs were traced as a whole, which may hide operations.
+    """
 
     collectives: list[Collectives] = field(default_factory=list)
     messages: list[Messages] = field(default_factory=list)
     rank_messages: list[RankMessages] = field(default_factory=list)
     has_whole_graphs: bool = False
-    """Whether CUDA graphs were traced as a whole, which may hide operations."""
 
 
 def combine_evidence(parts: Iterable[Evidence]) -> Evidence:
@@ -173,26 +172,52 @@ def get_kinds(
     return np.where((size == 0) | lacks_root, OTHER, kind)
 
 
+class Side(NamedTuple):
+    """One side of n messages: its kernel or call, and when it arrived."""
+
+    row: IntArray
+    begin: IntArray
+    end: IntArray
+    arrived: IntArray
+    poster: IntArray
+
+    @property
+    def is_known(self) -> BoolArray:
+        """Mark the messages whose call or kernel, in which this side may wait, is known."""
+        return np.asarray((self.begin != NULL) & (self.end != NULL), np.bool_)
+
+    def take(self, which: BoolArray) -> Side:
+        """Return the messages that a mask selects."""
+        return Side._make([column[which] for column in self])
+
+
 class MessagePairs(NamedTuple):
     """n messages with both sides, on the common clock (ns) and on rows of the trace.
 
     Each side may wait in a kernel or call, from `begin` to `end`. `arrived` is when the other side no longer had to
     wait for it: the start of a kernel, or of the call that posted a send or receive.
+
+    `send_end`: NULL (of reports) if it was not recorded. `sender`: row of the thread or stream on which the send was
+    posted; it may end on another thread.
     """
 
     send_row: IntArray
     send_arrived: IntArray
     send_begin: IntArray
     send_end: IntArray
-    """NULL (of reports) if it was not recorded."""
     receive_row: IntArray
     receive_arrived: IntArray
     receive_begin: IntArray
     receive_end: IntArray
     bytes: IntArray
     sender: IntArray
-    """Row of the thread or stream on which the send was posted; it may end on another thread."""
     receiver: IntArray
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """Return the sides that send and that receive."""
+        send = Side(self.send_row, self.send_begin, self.send_end, self.send_arrived, self.sender)
+        return send, Side(self.receive_row, self.receive_begin, self.receive_end, self.receive_arrived, self.receiver)
 
 
 # ---- ranks that not every call records -------------------------------------------------------------------------------
@@ -200,16 +225,17 @@ class MessagePairs(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class CommunicatorRanks(ValueClass):
-    """A communicator: its members (ranks in the job, or tasks), and the member of each known rank."""
+    """A communicator: its members (ranks in the job, or tasks), and the member of each known rank.
+
+    `size`: number of ranks; 0 if no call records it. `largest`: largest rank that a call names, as its root or peer.
+    `has_unknown`: whether a process that uses it may be any member.
+    """
 
     size: int = 0
-    """Number of ranks; 0 if no call records it."""
     members: set[int] = field(default_factory=set)
     member_of_rank: dict[int, int] = field(default_factory=dict)
     largest: int = -1
-    """Largest rank that a call names, as its root or peer."""
     has_unknown: bool = False
-    """Whether a process that uses it may be any member."""
 
     def fill_in_order(self, *, complete: bool) -> None:
         """Give the unknown ranks to the remaining members, in their order.

@@ -139,13 +139,8 @@ _PUSH_POP = 0
 _FIRST_LANE = 60
 
 
-def format_nvtx_label(domain: str) -> str:
-    """Return the label of a domain's ranges; the name of the default domain is empty."""
-    return f"NVTX {domain}" if domain else "NVTX"
-
-
 def _make_nvtx_type(domain: str, offset: int, kind: str, source: str = NVTX, **properties: Any) -> EventType:
-    label = f"{format_nvtx_label(domain)} {kind}".strip()
+    label = " ".join(filter(None, ("NVTX", domain, kind)))  # the name of the default domain is empty
     return EventType(offset, label, source, family=NVTX, member=domain, **properties)
 
 

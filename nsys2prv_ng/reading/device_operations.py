@@ -128,19 +128,20 @@ def find_launch(has_launch: BoolArray, is_node: BoolArray, stream: IntArray) -> 
 
 
 class LaunchedOperations(NamedTuple):
-    """n operations: place, start and end (ns), and when each was launched (ns)."""
+    """n operations: place, start and end (ns), and when each was launched (ns).
+
+    `launched`: start of the launching call; the operation's own start if no launch is recorded. `is_known`: whether a
+    launch is recorded. `thread`: place of the thread that launched each; -1 if no launch is recorded. `kind`: as in
+    `DeviceOperations`.
+    """
 
     place: IntArray
     begin: IntArray
     end: IntArray
     launched: IntArray
-    """Start of the launching call; the operation's own start if no launch is recorded."""
     is_known: BoolArray
-    """Whether a launch is recorded."""
     thread: IntArray
-    """Place of the thread that launched each; -1 if no launch is recorded."""
     kind: IntArray
-    """As in `DeviceOperations`."""
 
 
 def load_launched_operations(report: ReportRecords, store: Store) -> LaunchedOperations:

@@ -41,12 +41,14 @@ _INT64 = np.iinfo(np.int64)
 
 @dataclass(eq=False, repr=False)
 class OpenTypes(ValueClass):
-    """Types that the fields of a class leave open."""
+    """Types that the fields of a class leave open.
+
+    `objects`: the types that a value declared as an object may have. `names`: types by name that modules import for
+    type checkers only.
+    """
 
     objects: tuple[Any, ...] = ()
-    """The types that a value declared as an object may have."""
     names: Mapping[str, Any] = field(default_factory=dict)
-    """Types by name that modules import for type checkers only."""
 
 
 def write_kept(path: Path, value: object, open_types: OpenTypes) -> None:
@@ -147,8 +149,7 @@ class _Writer(_Form):
     def __init__(self, open_types: OpenTypes) -> None:
         super().__init__(open_types)
         self.arrays: list[Array] = []
-        self._known: dict[int, list[Any]] = {}
-        """What stands for an array, by its id: an array that many objects share is written once."""
+        self._known: dict[int, list[Any]] = {}  # by the id of the array: one that many objects share is written once
         self._end = 0
 
     def write(self, value: Any, hint: Any) -> Any:
@@ -196,10 +197,9 @@ class _Reader(_Form):
         super().__init__(open_types)
         self._content = content
         self._known: dict[tuple[str, tuple[int, ...], int], Array] = {}
-        self.end = 0
-        """The byte after the last array."""
+        self.end = 0  # the byte after the last array
+        # Largest indices of what an object has that contains those read so far.
         self.unchecked: list[tuple[str | int, int]] = []
-        """Largest indices of what an object has that contains those read so far."""
 
     def read(self, value: Any, hint: Any) -> Any:
         hint = _strip(hint)

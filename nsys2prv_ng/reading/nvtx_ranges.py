@@ -36,14 +36,14 @@ class NvtxRanges:
     """n NVTX ranges of a report, in columns: push/pop ranges first, each type in the order of its records.
 
     A range that windows of time cut into pieces is one range for each piece, as in the trace.
+
+    `line`: index of each range in the events. `key`: index of each range's domain and name in `keys`.
     """
 
     events: OpenedEvents
     line: IntArray
-    """Index of each range in the events."""
     is_push_pop: BoolArray
     key: IntArray
-    """Index of each range's domain and name in `keys`."""
     keys: list[RangeKey]
 
     @cached_property

@@ -77,39 +77,41 @@ class Selection(ValueClass):
 
 @dataclass(eq=False, repr=False)
 class ReadOptions(ValueClass):
-    """What to read from reports, which resources to use, and how to place the records in time."""
+    """What to read from reports, which resources to use, and how to place the records in time.
+
+    `named_sources`: sources that the user named: each must have events in some report. `align`: one of
+    clock.alignment.WAYS, or a file that was written as `align_report`. `find_waits`: match operations across ranks even
+    if no clock needs them. `strict`: raise an error if one of several reports cannot be read, instead of skipping it.
+    `several_jobs`: accept reports that look like different jobs. `engine`: the engine that works on the reports; None
+    for processes and threads of this machine.
+    """
 
     sources: tuple[Source, ...] = SOURCES + DERIVED
     named_sources: tuple[str, ...] = ()
-    """Sources that the user named: each must have events in some report."""
     source_options: SourceOptions = field(default_factory=SourceOptions)
     selection: Selection = field(default_factory=Selection)
     align: str | Path = "auto"
-    """One of clock.alignment.WAYS, or a file that was written as `align_report`."""
     find_waits: bool = True
-    """Match operations across ranks even if no clock needs them."""
     strict: bool = False
-    """Raise an error if one of several reports cannot be read, instead of skipping it."""
     several_jobs: bool = False
-    """Accept reports that look like different jobs."""
     resources: Resources = field(default_factory=Resources)
     engine: Engine | None = None
-    """The engine that works on the reports; None for processes and threads of this machine."""
 
 
 @dataclass(eq=False, repr=False)
 class OpenedReports(ValueClass):
-    """Reports that were read, the store with their records, and the engine that works on them."""
+    """Reports that were read, the store with their records, and the engine that works on them.
+
+    `read`: in an order that does not depend on the order on the command line. `options`: options of the user, or the
+    options with which the shards were read. `is_all`: whether these are all reports of the user, not a choice of them.
+    """
 
     read: list[ReadReport]
-    """In an order that does not depend on the order on the command line."""
     store: Store
     engine: Engine
     skipped: list[SkippedReport]
     options: ReadOptions
-    """Options of the user, or the options with which the shards were read."""
     is_all: bool = False
-    """Whether these are all reports of the user, not a choice of them."""
 
 
 @contextmanager

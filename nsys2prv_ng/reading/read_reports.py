@@ -25,11 +25,11 @@ from nsys2prv_ng.report.database import NULL, Columns, Database, Table, open_dat
 from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
 from nsys2prv_ng.report.formats import get_report_name
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
-from nsys2prv_ng.runtime.jit import load_numba
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
+from nsys2prv_ng.runtime.machine_code import load_numba
 from nsys2prv_ng.runtime.parallel import Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources.cuda.lost_kernels import warn_of_lost_kernels
+from nsys2prv_ng.sources.cuda.cuda_api import warn_of_lost_kernels
 from nsys2prv_ng.sources.registry import SOURCES
 from nsys2prv_ng.sources.shared.reasons import IMPOSSIBLE, NO_ROW, OTHER_PROGRAM
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
@@ -46,7 +46,11 @@ _LARGE = 16 << 20
 
 @dataclass(eq=False, repr=False)
 class _Report(ValueClass):
-    """One report: its records by source are in a store."""
+    """One report: its records by source are in a store.
+
+    `states`: states that its events request, with its own places and times. `diagnostics`: messages from nsys about the
+    capture.
+    """
 
     path: Path
     metadata: Metadata
@@ -54,17 +58,17 @@ class _Report(ValueClass):
     labels: Labels
     results: dict[str, Result]
     states: StoredColumns | None
-    """States that its events request, with its own places and times."""
     diagnostics: Diagnostics
-    """Messages from nsys about the capture."""
 
 
 @dataclass(eq=False, repr=False)
 class ReadReport(_Report):
-    """One report as it was read, with the times of its own clock."""
+    """One report as it was read, with the times of its own clock.
+
+    `evidence`: evidence of its clock in its events, by source; empty unless it was requested.
+    """
 
     evidence: dict[str, Evidence]
-    """Evidence of its clock in its events, by source; empty unless it was requested."""
 
     def place_on(self, node: int, clock: ClockMap) -> ReportRecords:
         """Return the report on a node and, through `clock`, on the common clock, without the data that sources join."""

@@ -43,12 +43,14 @@ _SAMPLES, _BLOCK = 64, 1 << 12
 
 @dataclass(eq=False, repr=False)
 class WhatToRead(ValueClass):
-    """What is read from each report of a job."""
+    """What is read from each report of a job.
+
+    `finds_waits`: whether the user wants to know which ranks wait for which.
+    """
 
     sources: tuple[str, ...]
     source_options: SourceOptions
     finds_waits: bool
-    """Whether the user wants to know which ranks wait for which."""
 
     @property
     def read_sources(self) -> tuple[Source, ...]:
@@ -57,16 +59,17 @@ class WhatToRead(ValueClass):
 
 @dataclass(eq=False, repr=False)
 class Shard(ValueClass):
-    """A report that was read, and the options for reading it."""
+    """A report that was read, and the options for reading it.
+
+    `origin`: the report's path with links resolved, and without the ending, which differs between its exports.
+    `columns`: name of its file of columns; empty if it has none. `size`: bytes of that file.
+    """
 
     report: ReadReport
     options: WhatToRead
     origin: Path
-    """The report's path with links resolved, and without the ending, which differs between its exports."""
     columns: str
-    """Name of its file of columns; empty if it has none."""
     size: int
-    """Bytes of that file."""
 
 
 def write_shard(

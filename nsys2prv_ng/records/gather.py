@@ -39,32 +39,33 @@ Maps = tuple[IntArray, IntArray, IntArray, IntArray]
 
 
 class PlacedRun(NamedTuple):
-    """A run that goes into the trace, with the maps from ids and times of the report to ids and times of the trace."""
+    """A run that goes into the trace, with the maps from ids and times of the report to ids and times of the trace.
+
+    `offset`: ns to add to times. `resolved_by`: None if rows and numbers are already those of the trace.
+    """
 
     run: Run
     offset: int = 0
-    """ns to add to times."""
     resolved_by: Maps | None = None
-    """None if rows and numbers are already those of the trace."""
 
 
 class RunGroup(NamedTuple):
-    """r consecutive runs that are on one shelf of the store and have the same maps."""
+    """r consecutive runs that are on one shelf of the store and have the same maps.
+
+    `at`: first byte of each run (r). `words`: numbers of records and words of each run (r). `width`: bytes of the
+    values and offsets of each run (r): 4 or 8. `offset`: ns to add to the times of each run (r). `sampled`: times of
+    every SAMPLED-th record, one run after the other, so that few pages of the file are read. `samples`: limits of the
+    samples of each run (r + 1).
+    """
 
     shelf: Slot
     at: IntArray
-    """First byte of each run (r)."""
     records: IntArray
     words: IntArray
-    """Numbers of records and words of each run (r)."""
     width: IntArray
-    """Bytes of the values and offsets of each run (r): 4 or 8."""
     offset: IntArray
-    """ns to add to the times of each run (r)."""
     sampled: IntArray
-    """Times of every SAMPLED-th record, one run after the other, so that few pages of the file are read."""
     samples: IntArray
-    """Limits of the samples of each run (r + 1)."""
     resolved_by: Maps | None
 
     @property

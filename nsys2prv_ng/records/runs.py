@@ -42,22 +42,21 @@ _NEVER = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
 
 
 class RunFacts(NamedTuple):
-    """Facts that a translation needs about records before it loads them again. Times are as stored."""
+    """Facts that a translation needs about records before it loads them again. Times are as stored.
+
+    `first`, `last`: the limits (ns) of all times in the records. `place_first`, `place_last`: those of the events on
+    each place; first > last if it has no event. `handles`: handles of types with events. `kinds`: number of records by
+    kind. `events`: number of intervals, points and communications. `pairs`: number of type:value pairs on event lines.
+    """
 
     first: int
     last: int
-    """First and last time (ns) of all times in the records."""
     place_first: IntArray
     place_last: IntArray
-    """First and last time (ns) of the events on each place; first > last if it has no event."""
     handles: IntArray
-    """Handles of types with events."""
     kinds: dict[int, int]
-    """Number of records by kind."""
     events: int
-    """Number of intervals, points and communications."""
     pairs: int
-    """Number of type:value pairs on event lines."""
 
     def has_events_on(self, places: IntArray) -> bool:
         """Return whether any event is on one of these places."""
@@ -67,18 +66,20 @@ class RunFacts(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Run(ValueClass):
-    """n > 0 stored records with m words, sorted by time and tie."""
+    """n > 0 stored records with m words, sorted by time and tie.
+
+    `width`: bytes of each value and each offset: 4 if that is enough for all of them, else 8. `sampled`: times (ns, as
+    stored) of the records 0, SAMPLED, 2 * SAMPLED, ... `on_common_clock`: whether its times are on the clock of the
+    trace; otherwise they are on the clock of its report.
+    """
 
     slot: Slot
     records: int
     words: int
     width: int
-    """Bytes of each value and each offset: 4 if that is enough for all of them, else 8."""
     sampled: IntArray
-    """Times (ns, as stored) of the records 0, SAMPLED, 2 * SAMPLED, ..."""
     facts: RunFacts
     on_common_clock: bool
-    """Whether its times are on the clock of the trace; otherwise they are on the clock of its report."""
 
     def __len__(self) -> int:
         return self.records

@@ -58,12 +58,10 @@ class Store(ABC):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        # By shelf: files that are mapped, and how many of their bytes may be in memory, as far as callers said.
         self._mapped: dict[tuple[int | str, bool], _Mapped] = {}
-        """Files that are mapped, by shelf."""
         self._looked_at: dict[tuple[int | str, bool], int] = {}
-        """Bytes of mapped files that may be in memory, by shelf."""
-        self._in_memory = 0
-        """Sum of `_looked_at`."""
+        self._in_memory = 0  # the sum of them
 
     def release(self, slot: Slot, looked_at: int) -> None:
         """Note that `looked_at` bytes of a mapped shelf may be in memory now; give the memory back if it is too much.
@@ -132,16 +130,15 @@ class LocalStore(Store):
         self.folder = folder
         self.memory = memory
         self.read_from = read_from
-        self.shelf = 0
-        """Shelf of this process."""
+        self.shelf = 0  # of this process
         self._owner = os.getpid()
         self._ends = {False: 0, True: 0}
         with _report_errors(folder), ExitStack() as opened:
-            enter = opened.enter_context
-            self._disk = [enter(_open_nameless(folder)) for _ in range(shelves)]
+            self._disk = [opened.enter_context(tempfile.TemporaryFile(dir=folder, buffering=0)) for _ in range(shelves)]
             # Only Linux has memory that processes share by its descriptor; elsewhere all columns go to the file.
             create = getattr(os, "memfd_create", None)
-            self._memory = [enter(os.fdopen(create("events"), "r+b", 0)) for _ in range(shelves)] if create else []
+            files = (os.fdopen(create("events"), "r+b", 0) for _ in range(shelves)) if create else ()
+            self._memory = list(map(opened.enter_context, files))
             self._opened = opened.pop_all()
 
     def __enter__(self) -> LocalStore:
@@ -345,10 +342,6 @@ def locate_shelf(folder: Path, shelf: str) -> Path:
     if not shelf or os.sep in shelf or shelf.startswith("."):
         raise TranslationError(f"{folder}: names a file of events that is not in it; read the reports again")
     return folder / f"{shelf}{SHELF}"
-
-
-def _open_nameless(folder: Path) -> IO[bytes]:
-    return tempfile.TemporaryFile(dir=folder, buffering=0)
 
 
 def _align(at: int) -> int:

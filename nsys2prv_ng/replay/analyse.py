@@ -14,12 +14,14 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver.value_tables import HANDS_OVER
 from nsys2prv_ng.replay import changes as what
+from nsys2prv_ng.replay.apply import apply_changes
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.columns import CALL, CODE, COPY, FAR, KERNEL, NEAR, NONE, mark_at, mark_kinds
 from nsys2prv_ng.replay.excerpt import choose_excerpt, is_too_large
 from nsys2prv_ng.replay.model import Model, load_model
 from nsys2prv_ng.replay.numbers import Limit, Scenario, Slack, WhatIfNumbers
-from nsys2prv_ng.replay.what_if import Experiment, Outcome
+from nsys2prv_ng.replay.step_clock import Outcome
+from nsys2prv_ng.replay.what_if import Experiment
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
 
@@ -124,7 +126,7 @@ def analyse(
         steps=0 if model.job.steps is None else int(observed.lengths.size),
         step_ns=round(observed.mean_ns),
         noise_ns=experiment.noise_ns,
-        limited_by=_confirm_limit(experiment, limits),
+        limited_by=_confirm_limit(experiment, limits, tried),
         scenarios=tried,
         slack=slack,
         unsplit_ns=experiment.measure_unsplit(),
@@ -132,15 +134,16 @@ def analyse(
     )
 
 
-def _confirm_limit(experiment: Experiment, limits: Sequence[Limit]) -> Limit | None:
-    """Return what sets the pace; None if hosts do, but nothing measurable is gained without them.
+def _confirm_limit(experiment: Experiment, limits: Sequence[Limit], tried: Sequence[Scenario]) -> Limit | None:
+    """Return what sets the pace; None if hosts do, but nothing measurable is gained without them (or was, in `tried`).
 
     Then GPUs are about as fast: which of the two is first changes from step to step.
     """
     first = next(iter(limits), None)
     if first is None or first.what != "host":
         return first
-    without = experiment.run([Change(what.HOST)])
+    ideal = Change(what.HOST)
+    without = next((each for each in tried if each.only == ideal), None) or experiment.run([ideal])
     return first if without.measurable and without.share > _LEAST_GAIN else None
 
 
@@ -263,17 +266,20 @@ def list_candidates(
 def measure_slack(experiment: Experiment, target: str, name: str, own_ns: int) -> Slack:
     """Return the slack of a target that takes `own_ns` (a step, on average over ranks).
 
-    The mean step never shrinks if something grows (graph.py), so that bisection finds the limit.
+    The mean step never shrinks if something grows (step_clock.py), so that bisection finds the limit.
     """
-    observed = experiment.observed.mean_ns
+    observed, weight = experiment.observed.mean_ns, experiment.model.graph.weight
     label = f"{target} {name!r}"
+    if not own_ns:
+        return Slack(target=label, own_ns=own_ns, slack_ns=None)
+    more = (apply_changes(experiment.model, [Change(target, what.escape_name(name), 2.0)]) - weight) / own_ns
 
     def grows(longer_ns: float) -> bool:
-        change = Change(target, what.escape_name(name), 1 + longer_ns / own_ns)
-        return experiment.play([change])[0].mean_ns > observed * (1 + _TOLERANCE)
+        longer = weight + np.rint(more * longer_ns).astype(np.int64)
+        return experiment.replay(longer).mean_ns > observed * (1 + _TOLERANCE)
 
     low, high = 0.0, _LONGEST * observed
-    if not own_ns or not grows(high):
+    if not grows(high):
         return Slack(target=label, own_ns=own_ns, slack_ns=None)
     for _ in range(_ROUNDS):
         middle = (low + high) / 2

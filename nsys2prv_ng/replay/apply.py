@@ -33,12 +33,12 @@ _TOO_LONG = "the job would take longer than 64 bits can hold; choose a smaller f
 
 
 def apply_changes(model: Model, changes: Sequence[Change]) -> IntArray:
-    """Return the weight of each edge (ns) after all changes.
+    """Return the weight of each edge (ns) after all changes, in whatever order they are given.
 
     Raises UsageError for names that match nothing, and for times that no replay can add up.
     """
-    weight = model.graph.weight.copy()
-    for change in changes:
+    weight = model.graph.weight.astype(np.float64)
+    for change in sorted(changes, key=str):  # a product of factors depends on their order, if only in its last bit
         ranks = _mark_ranks(model, change)
         if change.target == what.HOST:
             on_host = mark_kinds(model.graph.kind, columns.ON_HOST)
@@ -57,10 +57,19 @@ def apply_changes(model: Model, changes: Sequence[Change]) -> IntArray:
         grown = np.maximum(weight - model.graph.weight, 0).sum(dtype=np.float64)
         if grown > _LONGEST:
             raise UsageError(_TOO_LONG)
-    return weight
+    rounded = weight.view(np.int64)
+    _round(weight, rounded)
+    return rounded
 
 
-def _scale(weight: IntArray, edges: IntArray, factor: float | FloatArray) -> None:
+@compiled
+def _round(weight: FloatArray, rounded: IntArray) -> None:
+    """Set the rounded weights, which may be in the same place."""
+    for i in range(weight.size):
+        rounded[i] = np.int64(np.rint(weight[i]))
+
+
+def _scale(weight: FloatArray, edges: IntArray, factor: float | FloatArray) -> None:
     """Scale the weights (ns) of edges by one factor or by one for each; what was removed stays so.
 
     Raises UsageError beyond 64 bits.
@@ -70,14 +79,13 @@ def _scale(weight: IntArray, edges: IntArray, factor: float | FloatArray) -> Non
 
 
 @compiled
-def _scale_edges(weight: IntArray, edges: IntArray, factor: FloatArray) -> bool:
+def _scale_edges(weight: FloatArray, edges: IntArray, factor: FloatArray) -> bool:
     """Do what `_scale` does; return whether all weights fit."""
     for i in range(edges.size):
         if weight[edges[i]] >= 0:
-            scaled = np.rint(weight[edges[i]] * factor[i if factor.size > 1 else 0])
-            if scaled > _LONGEST:
+            weight[edges[i]] *= factor[i if factor.size > 1 else 0]
+            if weight[edges[i]] > _LONGEST:
                 return False
-            weight[edges[i]] = np.int64(scaled)
     return True
 
 
@@ -107,7 +115,7 @@ def match_names(pattern: str, names: Iterable[str], kind: str) -> list[int]:
 # ---- operations ------------------------------------------------------------------------------------------------------
 
 
-def _scale_operations(model: Model, chosen: BoolArray, ranks: BoolArray, factor: float, weight: IntArray) -> None:
+def _scale_operations(model: Model, chosen: BoolArray, ranks: BoolArray, factor: float, weight: FloatArray) -> None:
     """Scale the lengths of operations, and of what reads their memory; those of no length need no gap or launch."""
     graph = model.graph
     own = np.flatnonzero(mark_at(chosen, model.scaled_operation) & ranks)
@@ -116,12 +124,12 @@ def _scale_operations(model: Model, chosen: BoolArray, ranks: BoolArray, factor:
     _scale(weight, ends, factor)
     if not factor:
         begins = own[~is_end]
-        begins = begins[mark_kinds(graph.kind[begins], (columns.GAP, columns.LAUNCH))]
+        begins = begins[mark_kinds(graph.kind[begins], (columns.GAP, columns.LAUNCH, columns.AFTER))]
         weight[begins] = np.minimum(weight[begins], 0)
         weight[ends[mark_kinds(graph.kind[ends], NETWORK) & (graph.since[ends] >= model.numbers.others)]] = REMOVED
 
 
-def _scale_kernels(model: Model, change: Change, ranks: BoolArray, weight: IntArray) -> None:
+def _scale_kernels(model: Model, change: Change, ranks: BoolArray, weight: FloatArray) -> None:
     if change.target == what.CLASS:
         index, names = model.kernel_class
     else:
@@ -135,17 +143,17 @@ def _scale_kernels(model: Model, change: Change, ranks: BoolArray, weight: IntAr
 # ---- hosts -----------------------------------------------------------------------------------------------------------
 
 
-def _scale_calls(model: Model, change: Change, ranks: BoolArray, weight: IntArray) -> None:
+def _scale_calls(model: Model, change: Change, ranks: BoolArray, weight: FloatArray) -> None:
     used = np.unique(model.lanes.call_name)
     found = used[match_names(change.name, [model.lanes.names[n] for n in used.tolist()], change.target)]
     named = np.isin(model.lanes.call_name, found)
-    kept = (CODE, STAGE) if change.factor else (CODE,)
+    kept = (CODE, columns.AFTER, STAGE) if change.factor else (CODE, columns.AFTER)
     chosen = mark_at(named, model.edge_call) & ranks & ~mark_kinds(model.graph.kind, kept)
     edges = np.flatnonzero(chosen)
     _scale_host(model, edges, np.ones(edges.size), change.factor, weight)
 
 
-def _scale_host(model: Model, edges: IntArray, share: FloatArray, factor: float, weight: IntArray) -> None:
+def _scale_host(model: Model, edges: IntArray, share: FloatArray, factor: float, weight: FloatArray) -> None:
     """Scale a share of the time of host edges (indices). A call that is not made at all waits for nothing."""
     _scale(weight, edges, 1 - (1 - factor) * share)
     if not factor:
@@ -154,7 +162,7 @@ def _scale_host(model: Model, edges: IntArray, share: FloatArray, factor: float,
         weight[whole[mark_kinds(graph.kind[whole], _WAITING) & ~own]] = REMOVED
 
 
-def _scale_ranges(model: Model, change: Change, ranks: BoolArray, weight: IntArray) -> None:
+def _scale_ranges(model: Model, change: Change, ranks: BoolArray, weight: FloatArray) -> None:
     names = match_names(change.name, model.ranges.names, change.target)
     edges, share, operations = model.in_ranges.find(names)
     chosen = ranks if not change.factor else ranks & ~mark_kinds(model.graph.kind, NETWORK)
@@ -168,7 +176,7 @@ def _scale_ranges(model: Model, change: Change, ranks: BoolArray, weight: IntArr
 # ---- network and ranks -----------------------------------------------------------------------------------------------
 
 
-def _scale_network(model: Model, change: Change, ranks: BoolArray, weight: IntArray) -> None:
+def _scale_network(model: Model, change: Change, ranks: BoolArray, weight: FloatArray) -> None:
     kinds = {what.WITHIN: (columns.NEAR,), what.BETWEEN: (columns.FAR,)}.get(change.name, NETWORK)
     chosen = mark_kinds(model.graph.kind, kinds) & ranks
     if columns.NEAR in kinds:
@@ -186,7 +194,7 @@ def mark_crossing(model: Model) -> BoolArray:
     return mark_kinds(graph.kind, NETWORK) & (graph.since != begin) | (graph.kind == columns.TOGETHER)
 
 
-def equalise(model: Model, ranks: BoolArray, weight: IntArray) -> None:
+def equalise(model: Model, ranks: BoolArray, weight: FloatArray) -> None:
     """Change the weights of the marked edges, those of the ranks that are to be as fast as the others.
 
     Kernels of no known class count by name: those of one class have names by shape, which may differ between ranks.
@@ -203,8 +211,7 @@ def equalise(model: Model, ranks: BoolArray, weight: IntArray) -> None:
     factor = np.ones(model.numbers.operations)
     factor[operation[runs]] = np.divide(weight[runs], before, out=np.ones(before.size), where=before > 0)
     staged = np.flatnonzero(graph.kind == STAGE)
-    scaled = np.rint(weight[staged] * factor[graph.since[staged]])
-    weight[staged] = np.where(weight[staged] < 0, weight[staged], scaled)  # what was removed stays so
+    weight[staged] *= np.where(weight[staged] < 0, 1, factor[graph.since[staged]])  # what was removed stays so
     on_host = mark_kinds(graph.kind, (CODE, columns.CALL)) & (model.edge_thread >= 0)
     equalise_keys(model, on_host, model.edge_range, ranks, weight)
 
@@ -221,7 +228,7 @@ class _Keys(NamedTuple):
     key: Int32Array
 
 
-def equalise_keys(model: Model, edges: BoolArray, key: Int32Array, ranks: BoolArray, weight: IntArray) -> None:
+def equalise_keys(model: Model, edges: BoolArray, key: Int32Array, ranks: BoolArray, weight: FloatArray) -> None:
     """Cut the time of some ranks by key to the median of the others (of all, without others).
 
     A rank loses at most what it takes longer than they do in sum: what one spends in one key, another may in another.
@@ -271,8 +278,8 @@ def _sum_keys(
 
 
 @compiled
-def _scale_keys(keys: _Keys, factor: FloatTable, weight: IntArray) -> None:
+def _scale_keys(keys: _Keys, factor: FloatTable, weight: FloatArray) -> None:
     """Shorten edges by factors (0 to 1) of their rank and key. What was removed stays so."""
     for e in range(keys.edges.size):
         if keys.edges[e] and keys.changes[e] and weight[e] > 0:
-            weight[e] = np.int64(np.rint(weight[e] * factor[keys.rank[e], keys.key[e] + 1]))
+            weight[e] *= factor[keys.rank[e], keys.key[e] + 1]

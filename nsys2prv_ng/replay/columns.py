@@ -2,7 +2,7 @@
 
 A node is the start or the end of an operation or call, the moment when all ranks have entered an operation over ranks,
 when a stream has ended everything it was given, or when a range ends. Node v happens at the maximum of t(u) + weight
-over its edges (u, v). A node without edges happens when it was observed.
+over its edges (u, v). A node without edges, as the first of a process, happens when it was observed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray, Integers
 from nsys2prv_ng.runtime.jit import compiled
 
-CODE, CALL, WAKE, LAUNCH, GAP, KERNEL, COPY, NEAR, FAR, UNSPLIT, TOGETHER, FREE, HANDOVER, STAGE = range(14)
+CODE, CALL, WAKE, LAUNCH, GAP, KERNEL, COPY, NEAR, FAR, UNSPLIT, TOGETHER, FREE, HANDOVER, STAGE, AFTER = range(15)
 """What passes along an edge:
 
 CODE: host code between two calls, or a host function; CALL: a call's own work; WAKE: a call returns after what it
@@ -23,13 +23,14 @@ waited for has ended; LAUNCH: an operation starts after its launch call; GAP: it
 it; KERNEL and COPY: a kernel (or graph) and a copy run; NEAR and FAR: data move between ranks of one node, or of
 several, once all ranks have entered; UNSPLIT: an NCCL kernel waits or moves data, which is not known; TOGETHER: a
 rank enters an operation over ranks; FREE: a launch call gets a place in the queue; HANDOVER: a thread goes on after
-another one; STAGE: a call returns once its copy has read most of the host's pageable memory."""
+another one; STAGE: a call returns once its copy has read most of the host's pageable memory; AFTER: what shows no
+cause follows what its process did before, and no change alters the time between them."""
 ON_HOST = (CODE, CALL, WAKE, FREE, HANDOVER)
 """Edges whose time a host thread passes."""
 NETWORK = (NEAR, FAR)
 NETWORK_TIME = "network"
 _KINDS = {
-    "host": (CODE, CALL, WAKE, HANDOVER),
+    "host": (CODE, CALL, WAKE, HANDOVER, AFTER),
     "launch": (LAUNCH,),
     "GPU": (GAP, KERNEL, FREE),
     "copies": (COPY, STAGE),

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.path import columns as path
-from nsys2prv_ng.analysis.path.calls import find_queued_before
 from nsys2prv_ng.analysis.path.columns import NEVER, PathCalls, PathEvents, PathLists, PathOperations, PathThreads
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.path.streams import ASKS, ASKS_STREAM, LAUNCHES, RECORDS, WAITS
@@ -21,7 +20,8 @@ from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import IntArray, IntTable
 from nsys2prv_ng.intervals.step_functions import find_latest
-from nsys2prv_ng.replay.columns import ALWAYS, FREE, GAP, LAUNCH, NONE, STAGE, WAKE, Edges, Numbers, make_edges
+from nsys2prv_ng.replay.columns import AFTER, ALWAYS, FREE, GAP, LAUNCH, NONE, STAGE, WAKE, Edges, Numbers, make_edges
+from nsys2prv_ng.replay.threads import find_before
 from nsys2prv_ng.runtime.jit import compiled
 
 _ASKS_DEVICE, _ASKS_PROCESS = 5, 6
@@ -60,12 +60,15 @@ def list_device_edges(lanes: Lanes, numbers: Numbers) -> tuple[list[Edges], IntA
     known = np.maximum(latest, launched)
     cause = np.full(known.size, NONE)
     _find_unexplained(lanes.tables.operations, lanes.tables.lists, known, cause)
+    alone = np.flatnonzero((launched == NEVER) & (known < operations.begin - PROMPT_NS))
+    host = find_before(lanes, numbers, threads.process, operations.process[alone], operations.begin[alone])
     after = np.where(early, since - numbers.operation_end, since)
     markers = numbers.others + np.arange(time.size)
     return [
         make_edges(sent, every, LAUNCH, usual_launch),
         make_edges(after, to, kind, np.where(kind == GAP, usual_gap, ALWAYS)),
         make_edges(np.where(cause >= 0, numbers.operation_end + cause, NONE), every, GAP, usual_gap),
+        make_edges(host, alone, AFTER),
         make_edges(one, markers, GAP),
         make_edges(other, markers, GAP),
         _list_own_waits(operations, calls, launching, numbers),
@@ -89,7 +92,7 @@ def _measure_usual(operations: PathOperations, latest: IntArray, launched: IntAr
 def _find_unexplained(operations: IntTable, lists: PathLists, known: IntArray, found: IntArray) -> None:
     """Set the operation after which each one started that nothing known explains (path/walk.py), NONE at first."""
     for k in range(known.size):
-        if operations[path.BEGIN, k] - known[k] > PROMPT_NS:
+        if known[k] < operations[path.BEGIN, k] - PROMPT_NS:
             cause, _, kind = find_cause(operations, k, operations[path.BEGIN, k], lists)
             if kind == path.GAP and cause >= 0 and operations[path.END, cause] > known[k]:
                 found[k] = cause
@@ -147,10 +150,8 @@ def _follow_streams(
     later one of theirs, as rows.
     """
     every = np.arange(numbers.operations)
-    is_known = operations.launched > NEVER
-    sent = np.where(is_known, operations.launched, operations.begin)
-    # What was launched before the capture was given before everything else, however late it ran.
-    sent[find_queued_before(operations.stream, is_known)] = NEVER
+    sent = np.empty(numbers.operations, np.int64)
+    _find_sent(operations.launched, operations.begin, operations.stream, sent)
     asked = (events.call >= 0) & (pick(calls.sync, events.call, path.NO_SYNC) != path.NO_SYNC)
     kept = np.flatnonzero(asked | np.isin(events.kind, (RECORDS, WAITS)))
     by_event = np.zeros(numbers.calls, np.bool_)
@@ -181,6 +182,20 @@ def _follow_streams(
     room = _Room(tail, recorded, edges, markers, operations.end)
     count, made = _follow(given, devices, processes, numbers, room)
     return edges[:, :count], markers[:, :made]
+
+
+@compiled
+def _find_sent(launched: IntArray, begin: IntArray, stream: IntArray, sent: IntArray) -> None:
+    """Set when each operation was given to its stream (ns): that of an unknown launch by the order of the stream.
+
+    Then it is the latest possible time: its start, or an earlier launch of what ran after it.
+    """
+    latest = np.int64(0)
+    for k in range(sent.size - 1, -1, -1):
+        if k == sent.size - 1 or stream[k + 1] != stream[k]:
+            latest = begin[k]
+        sent[k] = launched[k] if launched[k] > NEVER else min(begin[k], latest)
+        latest = min(latest, sent[k])
 
 
 class _Given(NamedTuple):

@@ -1,8 +1,8 @@
 """Chooses the steps to replay of a job that is too large to be replayed as a whole: an excerpt.
 
 An excerpt has consecutive steps that count, as many as the limit allows, with a mean length near the median step. A few
-steps before them (the lead-in) are replayed too, but not counted: in them a change takes effect. What starts after the
-last step has no influence on it, so that it is not needed.
+steps before them (the lead-in) are replayed too, but not counted: they show what the first one follows. What starts
+after the last step has no influence on it, so that it is not needed.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import sort_rows, take_groups
-from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray
-from nsys2prv_ng.replay.columns import NONE, Edges
+from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray, IntTable
+from nsys2prv_ng.replay.columns import NONE, REMOVED, Edges
 from nsys2prv_ng.runtime.jit import compiled
 
 
@@ -52,8 +52,9 @@ def build_graph(time: IntArray, edges: Edges) -> Graph:
     by_time = sort_rows(time)
     order, stack = np.empty(time.size, np.int32), np.empty(time.size, np.int32)
     kept = np.ones(grouped.size, np.bool_)
-    _sort(by_time, first, edges.since, grouped, first[:-1].copy(), np.zeros(time.size, np.int8), stack, order, kept)
-    del by_time, stack
+    room = _SortRoom(first[:-1].copy(), np.zeros(time.size, np.int8), stack)
+    _sort(by_time, first, edges.since, grouped, room, order, kept)
+    del by_time, stack, room
     count = int(np.count_nonzero(kept))
     placed = Edges(*(np.empty(count, column.dtype) for column in edges))
     limits = np.zeros(time.size + 1, np.int64)
@@ -107,23 +108,32 @@ def _sort_large_groups(time: IntArray, edges: Edges, first: IntArray, grouped: I
     grouped[at] = edge[np.lexsort((edges.kind[edge], time[edges.since[edge]], edges.to[edge]))]
 
 
+class _SortRoom(NamedTuple):
+    """What `_sort` keeps of each of n nodes: the next edge to look at (its first one, at the start), and its state.
+
+    `state`: 0 at the start, 1 while a node waits for others, 2 once it is placed. `stack`: room for those that wait.
+    """
+
+    at: IntArray
+    state: Int8Array
+    stack: Int32Array
+
+
 @compiled
 def _sort(
     by_time: IntArray,
     first: IntArray,
     since: Int32Array,
     grouped: Int32Array,
-    at: IntArray,
-    state: Int8Array,
-    stack: Int32Array,
+    room: _SortRoom,
     order: Int32Array,
     kept: BoolArray,
 ) -> None:
     """Order nodes so that each follows all it depends on, and drop edges that close circles.
 
-    Only nodes of the same time can be in the wrong order. Of each node: `at`, its first edge; `state`, 0 at first, 1 if
-    it waits for others, 2 if it is placed. `stack`: room for nodes that wait. `kept`: True at first.
+    Only nodes of the same time can be in the wrong order. `kept`: True at first.
     """
+    at, state, stack = room
     filled = 0
     for node in by_time:
         if state[node] == 2:
@@ -200,7 +210,43 @@ def _play(graph: Graph, weight: IntArray, new: IntArray) -> None:
         latest = new[since[low]] + weight[low]
         for edge in range(low + 1, high):
             latest = max(latest, new[since[edge]] + weight[edge])
-        new[node] = latest
+        new[node] = max(latest, REMOVED)  # so that no sum leaves 64 bits
+
+
+KEPT, GONE = 1, 2
+"""What becomes of a node that does not follow its edges: it happens when it was observed, or before anything waits."""
+
+
+def join_fates(graph: Graph, one: Int8Array, other: Int8Array) -> Int8Array:
+    """Return what `play_both` takes, given what becomes of each node (n) in two replays: 0, KEPT or GONE."""
+    return (one + 3 * other)[graph.order]
+
+
+def play_both(graph: Graph, weight: IntArray, fates: Int8Array) -> IntTable:
+    """Return when each node happens in two replays (n x 2, ns) with the same weights (m, ns): in one pass over them."""
+    new = np.empty((graph.time.size, 2), np.int64)
+    _play_both(graph, weight, fates, new)
+    return new
+
+
+@compiled
+def _play_both(graph: Graph, weight: IntArray, fates: Int8Array, new: IntTable) -> None:
+    time, order, first, since = graph.time, graph.order, graph.first, graph.since
+    for p in range(order.size):
+        node = order[p]
+        low, high = first[p], first[p + 1]
+        one = other = time[node] if low == high else REMOVED
+        for edge in range(low, high):
+            one = max(one, new[since[edge], 0] + weight[edge])
+            other = max(other, new[since[edge], 1] + weight[edge])
+        if fates[p]:
+            fate = fates[p] % 3
+            if fate:
+                one = time[node] if fate == KEPT else REMOVED
+            fate = fates[p] // 3
+            if fate:
+                other = time[node] if fate == KEPT else REMOVED
+        new[node, 0], new[node, 1] = one, other
 
 
 def trace_back(graph: Graph, weight: IntArray, new: IntArray, node: int, low: int) -> IntArray:

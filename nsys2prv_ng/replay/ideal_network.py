@@ -13,6 +13,7 @@ import numpy as np
 from nsys2prv_ng.analysis.host_activity import MPI_CALL
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.replay.columns import NETWORK, mark_kinds
+from nsys2prv_ng.replay.graph import play
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.replay.what_if import Experiment
 
@@ -56,37 +57,38 @@ def _measure(experiment: Experiment, moves: BoolArray) -> tuple[int | None, int 
     job, graph = model.job, model.graph
     if not moves.any():
         return None, None, None
-    played = experiment.replay(np.where(moves, 0, graph.weight))
-
     ends = graph.time[graph.to[moves]]
 
-    def save(before: tuple[int, int], after: tuple[int, int]) -> int | None:
-        low, high = before
-        if not ((ends > low) & (ends <= high)).any() or _measure_unknown(model, low, high) > MOST_UNKNOWN:
-            return None
-        return (high - low) - (after[1] - after[0])
+    def is_known(low: int, high: int) -> bool:
+        moves_in_it = ((ends > low) & (ends <= high)).any()
+        return bool(moves_in_it) and _measure_unknown(model, low, high) <= MOST_UNKNOWN
 
-    in_steps = save((observed.begin, observed.end), (played.begin, played.end)) if experiment.has_steps else None
+    def save_within(part: IntArray) -> int | None:
+        """Return what is saved from the first of some nodes, where the change begins, to the last."""
+        times = graph.time[part]
+        if not part.size or not is_known(low := int(times.min()), high := int(times.max())):
+            return None
+        played = play(graph, np.where(moves & (graph.time[graph.to] > low), 0, graph.weight))
+        return high - max(int(played[part].max()), low)
+
+    by_step = in_steps = None
+    if experiment.has_steps:
+        played = experiment.replay(np.where(moves, 0, graph.weight))
+        by_step = int((observed.lengths - played.lengths).sum())
+        in_steps = by_step if is_known(observed.begin, observed.end) else None
     if np.unique(model.lanes.thread_row).size < model.lanes.thread_row.size:
         # Steps of GPUs do not contain what lies between two captures. What that depends on is not known.
         tiles = in_steps is not None and job.scope.counted is not None and job.steps is not None and job.steps.on_gpu
-        by_step = int((observed.lengths - played.lengths).sum()) if tiles else None
-        return by_step, by_step, None
+        return (by_step, by_step, None) if tiles else (None, None, None)
     whole, in_work = None, None
     if job.scope.counted is not None:
         whole = in_steps
     elif not job.scope.selection.restricts_time:
         numbers = model.numbers
         is_shown = np.tile(job.new_row[model.lanes.operation_row] >= 0, 2)
-        whole, in_work = (
-            save(_find_limits(graph.time[part]), _find_limits(played.time[part])) if part.size else None
-            for part in (np.arange(numbers.others), np.flatnonzero(is_shown))
-        )
+        whole = save_within(np.arange(numbers.others))
+        in_work = save_within(np.flatnonzero(is_shown))
     return whole, in_steps, in_work
-
-
-def _find_limits(time: IntArray) -> tuple[int, int]:
-    return int(time.min()), int(time.max())
 
 
 def _measure_unknown(model: Model, low: int, high: int) -> float:

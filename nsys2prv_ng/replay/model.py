@@ -145,9 +145,10 @@ def load_model(job: Job, waits: Waits, lanes: Lanes | None = None, span: Span | 
     time = np.concatenate([time, communication.time])
     every = np.arange(numbers.operations)
     own = make_edges(every, numbers.operation_end + every, _get_kinds(lanes), ALWAYS)
-    edges = [own, *list_thread_edges(lanes, numbers)]
+    task = job.whole.task_of_row[lanes.thread_row].astype(np.int64)
+    edges = [own, *list_thread_edges(lanes, numbers, task)]
     edges = [merge_own(part, communication, items.get_ends(communication.starts)) for part in edges]
-    marks, mark_edges = list_marks(job, lanes, numbers, time.size)
+    marks, mark_edges = list_marks(job, lanes, numbers, task, time.size)
     time = np.concatenate([time, marks.time])
     whole = join_edges([*edges, *device_edges, *communication.edges, mark_edges])
     del edges, device_edges, communication, mark_edges  # a third of what the graph needs to be built

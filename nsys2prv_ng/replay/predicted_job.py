@@ -31,7 +31,7 @@ from nsys2prv_ng.records.runs import store_records
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.replay.columns import NONE
 from nsys2prv_ng.replay.model import Model
-from nsys2prv_ng.replay.what_if import StepClock
+from nsys2prv_ng.replay.step_clock import StepSpans
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.runtime.kernels import search
@@ -143,7 +143,7 @@ def _move_steps(model: Model, steps: Steps, time: IntArray, clock: RowClock) -> 
     host_begin, host_end = clock(row, steps.host_begin), clock(row, steps.host_end, is_end=True)
     marked = time.copy()
     marked[model.marks.first : model.marks.first + 2 * row.size] = np.concatenate([host_end, host_begin])
-    start, stop, begin, end = StepClock(model).find_steps(marked)
+    start, stop, begin, end = StepSpans(model, steps).find_steps(marked)
     return steps._replace(start=start, stop=stop, begin=begin, end=end, host_begin=host_begin, host_end=host_end)
 
 

@@ -3,6 +3,7 @@
 - A call starts after the call before it on its thread. A long time without calls (path/walk.py) may have been a wait
   for the thread of the process that launches kernels and was active last; then it starts after that one's last call.
 - A call returns when its own work is done. One that waited for another thread returns after that thread's last call.
+- The first call of a thread follows what its process did before. What a process does first keeps its observed time.
 """
 
 from __future__ import annotations
@@ -24,22 +25,65 @@ from nsys2prv_ng.replay.columns import ALWAYS, CODE, NONE, Edges, Numbers, make_
 from nsys2prv_ng.runtime.jit import compiled
 
 
-def list_thread_edges(lanes: Lanes, numbers: Numbers) -> list[Edges]:
-    """Return the dependencies between the calls of threads."""
+def list_thread_edges(lanes: Lanes, numbers: Numbers, task: IntArray) -> list[Edges]:
+    """Return the dependencies between the calls of threads. `task`: of each thread."""
     calls = lanes.calls
     every = np.arange(numbers.calls)
     before = np.where(np.append(NONE, calls.thread[:-1])[: every.size] == calls.thread, every - 1, NONE)
     handed, of_call = np.full((2, numbers.calls), NONE)
     _find_handovers(lanes.tables, before, handed, of_call)
     begin, end = numbers.call_begin + every, numbers.call_end + every
+    alone = np.flatnonzero((before < 0) & (handed < 0))
+    earlier = find_before(lanes, numbers, task, task[calls.thread[alone]], calls.begin[alone])
     # A thread that waited for another one did nothing else meanwhile.
     is_handed = handed >= 0
     return [
         make_edges(np.where(before >= 0, numbers.call_end + before, NONE), begin, CODE),
         make_edges(_name_nodes(numbers, handed), np.where(is_handed, begin, NONE), CODE),
+        make_edges(earlier, begin[alone], columns.AFTER),
         make_edges(begin, end, columns.CALL, ALWAYS),
         make_edges(_name_nodes(numbers, of_call), end, columns.HANDOVER, ALWAYS),
     ]
+
+
+def find_before(lanes: Lanes, numbers: Numbers, group: IntArray, wanted: IntArray, time: IntArray) -> IntArray:
+    """Return the node of the last start or end of a call before each time (n, ns) on any thread of a group.
+
+    `group`: of each thread, from NONE; `wanted`: the group of each time. It is NONE without such a call.
+    """
+    members = np.argsort(group, kind="stable")
+    most = max(int(group.max(initial=NONE)), int(wanted.max(initial=NONE)))  # a group may have no threads
+    first = np.searchsorted(group[members], np.arange(most + 2))
+    found = np.full(time.size, NONE)
+    _, calls, threads, _ = lanes.tables
+    _find_before(calls, threads, members, first, wanted.astype(np.int64), time, found)
+    return _name_nodes(numbers, found)
+
+
+@compiled
+def _find_before(
+    calls: IntTable,
+    threads: IntTable,
+    members: IntArray,
+    first: IntArray,
+    wanted: IntArray,
+    time: IntArray,
+    found: IntArray,
+) -> None:
+    """Set what `find_before` finds: 2 * c for the start of call c, 2 * c + 1 for its end.
+
+    Threads members[first[g]] .. members[first[g + 1] - 1] are those of group g.
+    """
+    for i in range(time.size):
+        latest = NEVER
+        if wanted[i] < 0:
+            continue
+        for n in range(first[wanted[i]], first[wanted[i] + 1]):
+            c = find_call(calls, threads, members[n], time[i])
+            if c >= 0 and calls[BEGIN, c] > latest:
+                latest, found[i] = calls[BEGIN, c], 2 * c
+            if c >= 0 and latest < calls[END, c] <= time[i]:
+                latest, found[i] = calls[END, c], 2 * c + 1
 
 
 def limit_returns(edges: Edges, time: IntArray, numbers: Numbers, name: IntArray) -> None:
@@ -127,8 +171,11 @@ class Marks(NamedTuple):
     """The thread of each range; NONE if it is not known."""
 
 
-def list_marks(job: Job, lanes: Lanes, numbers: Numbers, first: int) -> tuple[Marks, Edges]:
-    """Return the marks of the steps of a job, and their dependencies on the calls before them."""
+def list_marks(job: Job, lanes: Lanes, numbers: Numbers, task: IntArray, first: int) -> tuple[Marks, Edges]:
+    """Return the marks of the steps of a job, and their dependencies on the calls before them.
+
+    A mark without a call before it on its thread follows what its task did before. `task`: of each thread.
+    """
     steps = job.steps
     if steps is None:
         none = np.zeros(0, np.int64)
@@ -143,5 +190,7 @@ def list_marks(job: Job, lanes: Lanes, numbers: Numbers, first: int) -> tuple[Ma
     has_call = (call >= 0) & (thread >= 0)
     is_inside = has_call & (pick(calls.end, call, 0) > time)
     since = np.where(is_inside, numbers.call_begin, numbers.call_end) + call
-    nodes = first + np.arange(time.size)
-    return Marks(first, time, thread), make_edges(np.where(has_call, since, NONE), nodes, CODE)
+    alone = np.flatnonzero(~has_call)
+    since[alone] = find_before(lanes, numbers, task, np.tile(steps.task, 2)[alone], time[alone])
+    kind = np.where(has_call, CODE, columns.AFTER)
+    return Marks(first, time, thread), make_edges(since, first + np.arange(time.size), kind)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from functools import cached_property
+from math import ceil
 
 import numpy as np
 
-from nsys2prv_ng.arrays.pick import pick
-from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_starts
-from nsys2prv_ng.arrays.types import FloatArray, IntArray
-from nsys2prv_ng.job.counted import list_counted
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
+from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.apply import apply_changes
 from nsys2prv_ng.replay.changes import Change
@@ -20,122 +19,7 @@ from nsys2prv_ng.replay.excerpt import Excerpt
 from nsys2prv_ng.replay.graph import play, trace_back
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.replay.numbers import Limit, RankSaving, Scenario
-from nsys2prv_ng.steps.steps import Steps
-
-
-class Outcome(NamedTuple):
-    """What a replay did to the steps that count. Times in ns."""
-
-    time: IntArray
-    """When each node happens."""
-    lengths: IntArray
-    """Length of each step of the job; without steps, of the whole time."""
-    begin: int
-    end: int
-    last_node: int
-    """The node at which the last step ends; NONE if none is known."""
-    tasks: IntArray
-    """The tasks of the whole tree that have steps."""
-    task_mean_ns: FloatArray
-    """Mean length of the steps of each of these tasks."""
-
-    @property
-    def mean_ns(self) -> float:
-        """Mean length of a step of the job."""
-        return float(self.lengths.mean())
-
-
-class StepClock:
-    """Finds when the steps of a model start and end, from when its nodes happen (steps/spans.py, steps/steps.py)."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-        steps = model.job.steps
-        self._steps = steps if steps is not None and list_counted(model.job, steps).size else None
-        self.has_steps = self._steps is not None
-        """Whether any steps count: else all time is one step."""
-        if self._steps is not None:
-            self._find_work(self._steps)
-
-    def _find_work(self, steps: Steps) -> None:
-        """Find the operations of each span, which spans follow each other, and which steps count."""
-        model, job = self._model, self._model.job
-        operations = model.lanes.operations
-        is_known = model.lanes.launch >= 0
-        sent = np.where(is_known, operations.launched, operations.begin)
-        span = steps.host.find(model.operation_rank, sent)
-        inside = (span >= 0) & (is_known | (not steps.has_ranges))
-        inside &= sent >= pick(steps.host_begin, span, 0)
-        self._operation = np.flatnonzero(inside)
-        self._span = span[self._operation]
-        self._has_work = np.zeros(steps.task.size, np.bool_)
-        self._has_work[self._span] = True
-        self._task_starts = find_starts(steps.task)
-        follows = np.append(False, steps.start[1:] == steps.stop[:-1])
-        self._follows = follows & steps.on_gpu
-        self._counted = list_counted(job, steps)
-
-    def measure(self, time: IntArray, *, balanced: bool = False) -> Outcome:
-        """Return the steps if each node happens at a time (ns). If `balanced`, each takes the mean of all tasks."""
-        if self._steps is None:
-            return self._measure_whole(time)
-        start, stop, begin, end = self.find_steps(time)
-        steps, counted = self._steps, self._counted
-        tasks = steps.task[self._task_starts]
-        shape = (tasks.size, -1)
-        is_full = steps.task.size == tasks.size * steps.number.size
-        lengths = (stop - start)[counted]
-        task_mean = np.full(tasks.size, lengths.mean())
-        if is_full:
-            of_task = (end - begin).reshape(shape)[:, counted]
-            task_mean = of_task.mean(axis=1)
-            if balanced:
-                lengths = np.rint(of_task.mean(axis=0)).astype(np.int64)
-        low, high = int(start[counted][0]), int(stop[counted][-1])
-        return Outcome(time, lengths, low, high, self._find_last(time, high), tasks, task_mean)
-
-    def _measure_whole(self, time: IntArray) -> Outcome:
-        """Return all time as one step."""
-        model = self._model
-        ends = time[: model.numbers.others]
-        task = np.unique(np.append(model.operation_rank, model.thread_rank[model.lanes.calls.thread]))
-        if not ends.size:
-            return Outcome(time, np.array([0]), 0, 0, NONE, task, np.zeros(0))
-        low, high, last = int(ends.min()), int(ends.max()), int(np.argmax(ends))
-        return Outcome(time, np.array([high - low]), low, high, last, task, np.full(task.size, float(high - low)))
-
-    def find_steps(self, time: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Return start and end (ns) of each step of the job (m), and of each step on its task (n)."""
-        steps, model = self._steps, self._model
-        assert steps is not None
-        n, count = steps.task.size, steps.number.size
-        marks = time[model.marks.first : model.marks.first + 2 * n]
-        host_end, host_begin = marks[:n], marks[n:]
-        end, begin = host_end.copy(), host_begin.copy()
-        if steps.on_gpu:
-            if not steps.has_ranges:
-                end = np.where(self._has_work, host_begin, host_end)
-            np.maximum.at(end, self._span, time[model.numbers.operation_end + self._operation])
-            for task in np.split(np.arange(n), self._task_starts[1:]):
-                end[task] = np.maximum.accumulate(end[task])
-            follows = self._follows[steps.step]
-            follows[self._task_starts] = False
-            begin = np.where(follows, np.append(begin[:1], end[:-1]), begin)
-        stop, first = np.full(count, np.iinfo(np.int64).min), np.full(count, np.iinfo(np.int64).max)
-        np.maximum.at(stop, steps.step, end)
-        np.minimum.at(first, steps.step, host_begin)
-        return np.where(self._follows, np.append(first[:1], stop[:-1]), first), stop, begin, end
-
-    def _find_last(self, time: IntArray, high: int) -> int:
-        """Return the node at which the last step that counts ends; NONE if none is known."""
-        steps, model = self._steps, self._model
-        assert steps is not None
-        spans = np.flatnonzero(steps.step == self._counted[-1])
-        operations = self._operation[np.isin(self._span, spans)]
-        nodes = np.concatenate([model.numbers.operation_end + operations, model.marks.first + spans])
-        latest = nodes[time[nodes] == high]
-        return int(latest[0]) if latest.size else NONE
-
+from nsys2prv_ng.replay.step_clock import Outcome, StepClock
 
 _NORMAL = 1.4826
 """Sigma of a normal distribution in units of its median deviation."""
@@ -154,18 +38,33 @@ class Experiment:
         self.is_whole = excerpt is None
         self.replayed = None if excerpt is None else excerpt.replayed
         self._clock = StepClock(model)
-        self.observed = self._clock.measure(model.graph.time)
+        self.observed = self._clock.observe()
         self.has_steps = self._clock.has_steps
         self.noise_ns = measure_noise(self.observed.lengths if excerpt is None else excerpt.lengths)
 
     def play(self, changes: Sequence[Change]) -> tuple[Outcome, IntArray]:
-        """Return (the steps with changes, the weights of the edges)."""
+        """Return (the steps with changes in those that count, the weights of the edges)."""
         weight = apply_changes(self.model, changes)
         return self.replay(weight, balanced=any(change.target == what.WAITS for change in changes)), weight
 
     def replay(self, weight: IntArray, *, balanced: bool = False) -> Outcome:
         """Return the steps if the edges have these weights (ns). If `balanced`, each takes the mean of all tasks."""
-        return self._clock.measure(play(self.model.graph, weight), balanced=balanced)
+        outcome = self._clock.measure(self._clock.play(weight), balanced=balanced)
+        return outcome._replace(lengths=outcome.lengths - self._excess_ns) if balanced else outcome
+
+    @cached_property
+    def _excess_ns(self) -> int:
+        """By how much (ns) steps in which nobody waits would be longer than the observed ones: ranks began apart.
+
+        Without waits no step gets longer, so this is left out whatever else changes.
+        """
+        weight = apply_changes(self.model, [Change(what.WAITS)])
+        alone = self._clock.measure(self._clock.play(weight), balanced=True)
+        return max(ceil(alone.mean_ns - self.observed.mean_ns), 0)
+
+    def predict_times(self, changes: Sequence[Change]) -> IntArray:
+        """Return when each node happens (ns) with changes at all times, as a predicted trace shows."""
+        return play(self.model.graph, apply_changes(self.model, changes))
 
     def run(self, changes: Sequence[Change]) -> Scenario:
         """Return what changes do together."""
@@ -204,7 +103,7 @@ class Experiment:
         if outcome.last_node == NONE:
             return []
         graph, ranks = self.model.graph, self.model.job.whole.ranks
-        path = trace_back(graph, weight, outcome.time, outcome.last_node, outcome.begin)
+        path = trace_back(graph, weight, np.ascontiguousarray(outcome.time), outcome.last_node, outcome.begin)
         kind = _WHAT_OF_KIND[graph.kind[path]]
         task = np.where(kind == _WHATS.index(NETWORK_TIME), NONE, self.model.edge_rank[path])
         code, owners = find_distinct_rows(kind, task)

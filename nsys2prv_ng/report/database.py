@@ -35,18 +35,19 @@ _VERSIONED = re.compile(r"(\w+?)_V[0-9]{1,4}")
 
 @dataclass(eq=False, repr=False)
 class Table(ValueClass):
-    """The columns of a table that a source needs: required, optional, and by type."""
+    """The columns of a table that a source needs: required, optional, and by type.
+
+    `optional`: default of each integer column that some schema versions lack; it also replaces NULL. `text`: columns of
+    text; missing columns read as NULL. `real`: columns of floating point numbers, likewise. `blob`: columns of bytes,
+    likewise. Text in them reads as its bytes.
+    """
 
     name: str
     required: tuple[str, ...]
     optional: Mapping[str, int] = field(default_factory=dict)
-    """Default of each integer column that some schema versions lack; it also replaces NULL."""
     text: tuple[str, ...] = ()
-    """Columns of text; missing columns read as NULL."""
     real: tuple[str, ...] = ()
-    """Columns of floating point numbers, likewise."""
     blob: tuple[str, ...] = ()
-    """Columns of bytes, likewise. Text in them reads as its bytes."""
 
 
 @dataclass(eq=False, repr=False)

@@ -15,16 +15,17 @@ from nsys2prv_ng.value_class import ValueClass
 
 @dataclass(eq=False, repr=False)
 class ExportFormat(ValueClass):
-    """A format that `nsys export` writes: a file, or a folder with a file for each table."""
+    """A format that `nsys export` writes: a file, or a folder with a file for each table.
+
+    `type`: its name in `nsys export --type`. `ending`: what nsys adds to the name of a report to name its export.
+    `first_bytes`: the first bytes of its file, or of the files in its folder. `table_suffixes`: the suffixes that files
+    of tables have in its folder; none for a format that is a file.
+    """
 
     type: str
-    """Its name in `nsys export --type`."""
     ending: str
-    """What nsys adds to the name of a report to name its export."""
     first_bytes: tuple[bytes, ...]
-    """The first bytes of its file, or of the files in its folder."""
     table_suffixes: tuple[str, ...] = ()
-    """The suffixes that files of tables have in its folder; none for a format that is a file."""
 
     @property
     def is_folder(self) -> bool:

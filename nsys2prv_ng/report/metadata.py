@@ -95,37 +95,37 @@ class Launched(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Metadata(ValueClass):
-    """Metadata of a report. Times are ns; `utc_of_zero` is the UTC of timestamp 0."""
+    """Metadata of a report. Times are ns; `utc_of_zero` is the UTC of timestamp 0.
+
+    `duration`: length of the capture. `boot_utc`: UTC at which the machine started, if the export records it: the
+    fingerprint of a node. `ranks`: rank of each process in MPI. `nccl_ranks`: rank of each process in the largest NCCL
+    communicator that it initialised. `gpus`: GPUs by their numbers in nsys, and the MIG instances that processes use,
+    by keys of report/gpus.py. `gpu_of_device`: (pid, CUDA ordinal in the process) -> key in `gpus`. `uses_nccl`:
+    whether any name is the name of an NCCL kernel or call, or of a thread that exists with NCCL communicators. `begin`:
+    timestamp at which the capture started: 0, unless the export was normalised or shifted. `gpu_of_ordinal`: CUDA
+    ordinal -> key in `gpus`, for processes that `gpu_of_device` lacks. `gpu_clock_error`: how much more (ns) than it
+    was corrected the clock of a GPU may be behind; 0 if none was corrected. `clock`: clock of the times: one of the
+    clocks in report/export_settings.py.
+    """
 
     schema_version: str
     nsys_version: str
     host: str
     utc_of_zero: int | None
     duration: int
-    """Length of the capture."""
     boot_utc: int | None
-    """UTC at which the machine started, if the export records it: the fingerprint of a node."""
     environment: dict[str, str]
     processes: dict[int, str]
     threads: dict[int, str]
     ranks: dict[int, int]
-    """Rank of each process in MPI."""
     nccl_ranks: dict[int, int]
-    """Rank of each process in the largest NCCL communicator that it initialised."""
     gpus: dict[int, Gpu]
-    """GPUs by their numbers in nsys, and the MIG instances that processes use, by keys of report/gpus.py."""
     gpu_of_device: dict[tuple[int, int], int]
-    """(pid, CUDA ordinal in the process) -> key in `gpus`."""
     uses_nccl: bool = False
-    """Whether any name is the name of an NCCL kernel or call, or of a thread that exists with NCCL communicators."""
     begin: int = 0
-    """Timestamp at which the capture started: 0, unless the export was normalised or shifted."""
     gpu_of_ordinal: dict[int, int] = field(default_factory=dict)
-    """CUDA ordinal -> key in `gpus`, for processes that `gpu_of_device` lacks."""
     gpu_clock_error: int = 0
-    """How much more (ns) than it was corrected the clock of a GPU may be behind; 0 if none was corrected."""
     clock: str = SYSTEM
-    """Clock of the times: one of the clocks in report/export_settings.py."""
     warnings: list[str] = field(default_factory=list)
 
     @property

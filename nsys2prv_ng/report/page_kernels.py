@@ -36,16 +36,17 @@ _BYTES = np.array([0, 1, 2, 3, 4, 6, 8, 8, 0, 0], np.int64)
 
 
 class Pages(NamedTuple):
-    """Whole pages, one after the other. `make_pages` makes it."""
+    """Whole pages, one after the other. `make_pages` makes it.
+
+    `data`: bytes of the pages, and a word. `usable`: bytes of a page that are in use. `damage`: one number, which is
+    not 0 after a read beyond the end of a page.
+    """
 
     data: ByteArray
-    """Bytes of the pages, and a word."""
     number: int
     page_size: int
     usable: int
-    """Bytes of a page that are in use."""
     damage: IntArray
-    """One number, which is not 0 after a read beyond the end of a page."""
 
 
 def make_pages(data: ByteArray, number: int, page_size: int, usable: int) -> Pages:
@@ -171,36 +172,40 @@ def read_children(pages: Pages, out: IntArray) -> int:
 
 
 class Wanted(NamedTuple):
-    """The columns of a table that are read."""
+    """The columns of a table that are read.
+
+    `place`: for each column up to the last requested one: its row in the result, or -1. `has_default`: columns that are
+    not NULL in rows that lack them: ALTER TABLE ADD COLUMN leaves the rows as they are. `alias`: row in the result of
+    the column that stands for the rowid and is stored as NULL, or -1. `null`: what stands for NULL, texts and bytes.
+    """
 
     place: IntArray
-    """For each column up to the last requested one: its row in the result, or -1."""
     has_default: BoolArray
-    """Columns that are not NULL in rows that lack them: ALTER TABLE ADD COLUMN leaves the rows as they are."""
     alias: int
-    """Row in the result of the column that stands for the rowid and is stored as NULL, or -1."""
     null: int
-    """What stands for NULL, texts and bytes."""
 
 
 class Layouts(NamedTuple):
-    """Where integers are in records with certain headers, each in a slot."""
+    """Where integers are in records with certain headers, each in a slot.
+
+    `headers`: the size of such a record, 0 if the slot is empty, and the words of its header. `places`: for each
+    requested column: the position of a word in a record, the bits to shift it to the right, their mask, and a constant
+    that is set in the result.
+    """
 
     headers: IntTable
-    """The size of such a record, 0 if the slot is empty, and the words of its header."""
     places: IntCube
-    """For each requested column: the position of a word in a record, the bits to shift it to the right, their mask, and
-    a constant that is set in the result."""
 
 
 class _Record(NamedTuple):
-    """A row as it is stored."""
+    """A row as it is stored.
+
+    `payload`: bytes of the record. `local`: bytes of it in its leaf page; the others overflow.
+    """
 
     start: int
     payload: int
-    """Bytes of the record."""
     local: int
-    """Bytes of it in its leaf page; the others overflow."""
 
 
 def make_layouts(columns: int) -> Layouts:

@@ -139,12 +139,13 @@ def _get_state(status: os.stat_result) -> _State:
 
 @dataclass(eq=False, repr=False)
 class _Request(ValueClass):
-    """Columns that a caller asks for, in the order in which the table stores them."""
+    """Columns that a caller asks for, in the order in which the table stores them.
+
+    `root`: number of the first page of the table. `columns`: number of requested columns.
+    """
 
     root: int
-    """Number of the first page of the table."""
     columns: int
-    """Number of requested columns."""
     wanted: Wanted
 
     @staticmethod
@@ -198,12 +199,14 @@ def quote(name: str) -> str:
 
 @dataclass(eq=False, repr=False)
 class _File(ValueClass):
-    """Open database file, and facts from its header (1.3 of the format)."""
+    """Open database file, and facts from its header (1.3 of the format).
+
+    `usable`: bytes of a page that are not reserved for extensions.
+    """
 
     raw: FileIO
     page_size: int
     usable: int
-    """Bytes of a page that are not reserved for extensions."""
     pages: int
 
     @staticmethod

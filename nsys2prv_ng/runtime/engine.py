@@ -90,7 +90,7 @@ class LocalEngine(ValueClass):
         """Return whether to start processes. If so, numba is ready for them."""
         if self.cores == 1 or current_process().daemon:  # a daemon may start no process
             return False
-        from nsys2prv_ng.runtime.jit import load_numba  # without it, this module does not import numba
+        from nsys2prv_ng.runtime.machine_code import load_numba  # without it, this module does not import numba
 
         load_numba()
         return True

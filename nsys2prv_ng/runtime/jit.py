@@ -32,27 +32,22 @@ def compiled(function: Function) -> Function:
     nearly everywhere that a function uses it. With many arrays and branches, that can take three quarters of the time,
     and it takes long to compile. The caller keeps its arrays alive anyway.
     """
-    return _compile(function, **_UNCOUNTED)
-
-
-def inlined(function: Function) -> Function:
-    """Compile a function as a part of each compiled function that calls it."""
-    part: Function = _make_dispatcher(function, forceinline=True, **_UNCOUNTED)
-    return part
-
-
-def _compile(function: Function, **options: Any) -> Function:
-    dispatcher = _make_dispatcher(function, **options)
-    if dispatcher is function:  # NUMBA_DISABLE_JIT is set
-        return function
-    dispatcher._cache = machine_code.MachineCodeCache(function)
+    dispatcher: Any = _make_dispatcher(function)
+    if dispatcher is not function:  # else NUMBA_DISABLE_JIT is set
+        dispatcher._cache = machine_code.MachineCodeCache(function)
     kept: Function = dispatcher
     return kept
 
 
+def inlined(function: Function) -> Function:
+    """Compile a function as a part of each compiled function that calls it."""
+    part: Function = _make_dispatcher(function, forceinline=True)
+    return part
+
+
 def _make_dispatcher(function: Callable[..., Any], **options: Any) -> Any:
     """Return numba's form of a function, which costs as little as possible to compile."""
-    dispatcher: Any = nb.njit(nogil=True, **_NOT_FOR_C, **options)(function)
+    dispatcher: Any = nb.njit(nogil=True, **_UNCOUNTED, **_NOT_FOR_C, **options)(function)
     with suppress(AttributeError):
         choose = dispatcher.get_call_template
 
@@ -62,11 +57,6 @@ def _make_dispatcher(function: Callable[..., Any], **options: Any) -> Any:
         # Numba compiles a function anew for each constant that a compiled caller passes.
         dispatcher.get_call_template = choose_by_type
     return dispatcher
-
-
-def load_numba() -> None:
-    """Initialize what numba needs to call functions; processes that are forked later share it."""
-    machine_code.initialize_runtime()
 
 
 @contextmanager

@@ -40,20 +40,15 @@ from numba.core.caching import CompileResultCacheImpl
 from numba.core.runtime.nrt import rtsys
 from numba.core.serialize import dumps
 
-from nsys2prv_ng.runtime.own_files import (
-    Owners,
-    check_owner,
-    find_own_folder,
-    list_own,
-    open_own_lock,
-    read_own,
-    write_own,
-)
+from nsys2prv_ng.runtime.files import Owners, check_owner, find_own_folder, list_own, open_own_lock, read_own, write_own
 from nsys2prv_ng.version import __version__
 
 
-def initialize_runtime() -> None:
-    """Initialize what numba needs to call compiled functions, but not what only compiling needs (0.2 s)."""
+def load_numba() -> None:
+    """Initialize what numba needs to call compiled functions, but not what only compiling needs (0.2 s).
+
+    Processes that are forked later share it.
+    """
     entrypoints.init_all()  # looks through all installed packages for extensions
     rtsys.initialize(registry.cpu_target.target_context)
 
@@ -123,7 +118,10 @@ class MachineCodeCache:
     @cached_property
     def _stamp(self) -> str:
         """What the code depends on whatever its types, when the module of the function is complete."""
-        content = _digest_file(self._file) if self._file.is_file() else ""
+        content = ""
+        if self._file.is_file():
+            status = self._file.stat()
+            content = _digest_content(self._file, status.st_mtime_ns, status.st_size)
         return f"{content} {__version__} {numba.__version__} {digest_dependencies(self._function)}"
 
     @cached_property
@@ -243,14 +241,9 @@ class _Turn:
         return self._files[key]
 
 
-def _digest_file(file: Path) -> str:
-    """Return a digest of a source file; it is computed once for all functions of the file."""
-    status = file.stat()
-    return _digest_content(file, status.st_mtime_ns, status.st_size)
-
-
 @lru_cache(None)
 def _digest_content(file: Path, time: int, size: int) -> str:
+    """Return a digest of a source file; it is computed once for all functions of the file."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 

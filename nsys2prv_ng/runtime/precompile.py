@@ -166,19 +166,13 @@ _SCALARS = {int: nb.int64, float: nb.float64, bool: nb.boolean}
 def list_kernels(module: types.ModuleType) -> list[tuple[Dispatcher, Types]]:
     """Return the kernels of a module, each with the types of its arguments, and again for other types of a TypeVar.
 
-    Skip kernels whose annotations do not say all types: they are compiled within those that call them.
+    Skip kernels whose annotations do not say all types: they are compiled within those that call them. The machine code
+    of an inlined one is a part of its callers.
     """
-    kernels = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, Dispatcher) and value.py_func.__module__ == module.__name__ and _is_kept(value)
-    ]
+    found = [value for value in vars(module).values() if isinstance(value, Dispatcher)]
+    own = [kernel for kernel in found if kernel.py_func.__module__ == module.__name__]
+    kernels = [kernel for kernel in own if not kernel.targetoptions.get("forceinline")]
     return [(kernel, kinds) for kernel in kernels for kinds in derive_types(kernel.py_func)]
-
-
-def _is_kept(kernel: Dispatcher) -> bool:
-    """Return whether the machine code of a function is kept; that of an inlined one is a part of its callers."""
-    return not kernel.targetoptions.get("forceinline")
 
 
 def derive_types(function: Any) -> list[Types]:

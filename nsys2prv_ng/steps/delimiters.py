@@ -58,23 +58,25 @@ class Delimiter(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Words(ValueClass):
-    """m words that occur several times: of each, its columns of (m,); and the places of all, one after the other."""
+    """m words that occur several times: of each, its columns of (m,); and the places of all, one after the other.
+
+    - `width`: number of names in the word.
+    - `times`: number of occurrences.
+    - `first`: place of the first occurrence.
+    - `span`: operations from the first to the last occurrence.
+    - `even`: median distance / mean distance.
+    - `pause`: mean of the logarithms of the pauses (ns) before the occurrences: one long pause counts little.
+    - `start`: index of the word's first place in `places`.
+    """
 
     checksum: IntArray
     width: IntArray
-    """Number of names in the word."""
     times: IntArray
-    """Number of occurrences."""
     first: IntArray
-    """Place of the first occurrence."""
     span: IntArray
-    """Operations from the first to the last occurrence."""
     even: FloatArray
-    """Median distance / mean distance."""
     pause: FloatArray
-    """Mean of the logarithms of the pauses (ns) before the occurrences: one long pause counts little."""
     start: IntArray
-    """Index of the word's first place in `places`."""
     places: IntArray
 
     def delimit(self, word: int, after: bool, size: int) -> Delimiter:

@@ -80,24 +80,27 @@ _MOST_CANDIDATES = 24
 
 
 class Candidate(NamedTuple):
-    """Possible steps of a task: m + 1 limits (first operation of each, and the first one after them)."""
+    """Possible steps of a task: m + 1 limits (first operation of each, and the first one after them).
+
+    - `irregular`: share of the operations whose names come in some steps only; by number or time, whichever is less.
+    - `covered`: share of the task's operations in the steps.
+    - `place`: where the optimizer's last kernel is in a step: 1 at its end, or without an optimizer.
+    - `pause`: median pause (ns) before the steps.
+    - `whole`: number of steps without those that are not half as the typical one: these are parts of a step, or have
+      others.
+    - `is_layer`: whether these are layers of a model rather than steps.
+    """
 
     kind: tuple[str, int]
     limits: IntArray
     similarity: float
     irregular: float
-    """Share of the operations whose names come in some steps only; by number or time, whichever is less."""
     covered: float
-    """Share of the task's operations in the steps."""
     has_optimizer: bool
     place: float
-    """Where the optimizer's last kernel is in a step: 1 at its end, or without an optimizer."""
     pause: float
-    """Median pause (ns) before the steps."""
     whole: int
-    """Number of steps without those that are not half as the typical one: these are parts of a step, or have others."""
     is_layer: bool
-    """Whether these are layers of a model rather than steps."""
 
     @property
     def steps(self) -> int:

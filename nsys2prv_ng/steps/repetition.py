@@ -37,28 +37,31 @@ _LEAST_OF_BEST = 0.8
 
 
 class Repetitions(NamedTuple):
-    """The steps of a job by its kernels and graphs."""
+    """The steps of a job by its kernels and graphs.
+
+    `table`, by task and step: task, its first thread's row (-1 without one), number (from 1), begin and end of the
+    launches (ns). `delimiter`: what delimits the steps of the first task: `CUDA graph`, or the name of a kernel.
+    `similarity`: how similar the steps of a task are, from 0 to 1: of the task where they are least similar.
+    """
 
     table: Table
-    """By task and step: task, its first thread's row (-1 without one), number (from 1), begin and end of the launches
-    (ns)."""
     delimiter: str
-    """What delimits the steps of the first task: `CUDA graph`, or the name of a kernel."""
     similarity: float
-    """How similar the steps of a task are, from 0 to 1: of the task where they are least similar."""
 
 
 class _Found(NamedTuple):
-    """A candidate of a task, by the times of its m steps (ns)."""
+    """A candidate of a task, by the times of its m steps (ns).
+
+    `limits` (m + 1): launch of the first operation of each step, and a ns after the last launch of the last step.
+    `done` (m): latest end of the operations of each step.
+    """
 
     kind: tuple[str, int]
     rank: tuple[int, float, float, float]
     name: str
     similarity: float
     limits: IntArray
-    """Launch of the first operation of each step, and a ns after the last launch of the last step (m + 1)."""
     done: IntArray
-    """Latest end of the operations of each step (m)."""
 
     @property
     def steps(self) -> int:

@@ -50,33 +50,35 @@ _DEVIATIONS = 3
 
 
 class Steps(NamedTuple):
-    """m steps of a job, made up of n spans: one for each task and step. Times are on the common clock."""
+    """m steps of a job, made up of n spans: one for each task and step. Times are on the common clock.
+
+    - `delimiter`: what recurs at the end of each step, if no NVTX ranges mark the steps: `CUDA graph`, or the name of a
+      kernel.
+    - `similarity`: how similar the operations of steps are that no ranges mark, from 0 to 1 (steps/work.py); else 1.
+    - `on_gpu`: whether steps end with the GPU operations that they launched; else they are ranges on hosts.
+    - `number`: number of each step (m), ascending; `warmup`: how many at the start are warm-up.
+    - `start`, `stop`: start and end (ns) of each step of the job (m).
+    - `task`: task of the whole tree (n). Spans are sorted by task and step.
+    - `row`: row of the whole tree: the thread that opened the range, or the first thread of the task; -1 without one.
+    - `step`: index of the step of each span.
+    - `begin`, `end`: start and end (ns) of each step on its task (n).
+    - `host_begin`, `host_end`: start and end (ns) of the range that marks it (n).
+    """
 
     name: str
     delimiter: str
-    """What recurs at the end of each step, if no NVTX ranges mark the steps: `CUDA graph`, or the name of a kernel."""
     similarity: float
-    """How similar the operations of steps are that no ranges mark, from 0 to 1 (steps/work.py); else 1."""
     on_gpu: bool
-    """Whether steps end with the GPU operations that they launched; else they are ranges on hosts."""
     number: IntArray
-    """Number of each step (m), ascending."""
     warmup: int
-    """Number of warm-up steps at the start."""
     start: IntArray
-    """Start and end (ns) of each step of the job (m)."""
     stop: IntArray
     task: IntArray
-    """Task of the whole tree (n). Spans are sorted by task and step."""
     row: IntArray
-    """Row of the whole tree: the thread that opened the range, or the first thread of the task; -1 without one."""
     step: IntArray
-    """Index of the step of each span."""
     begin: IntArray
-    """Start and end (ns) of each step on its task (n)."""
     end: IntArray
     host_begin: IntArray
-    """Start and end (ns) of the range that marks it (n)."""
     host_end: IntArray
 
     @property
@@ -215,12 +217,14 @@ def _count_warmup(length: IntArray) -> int:
 
 
 class _NumberedRanges(NamedTuple):
-    """The numbered push/pop ranges of the default domain in one report."""
+    """The numbered push/pop ranges of the default domain in one report.
+
+    `candidates`: those whose names may be steps: task, row, name, number, report (index), begin, end (ns).
+    """
 
     tasks: IntArray
     names: list[str]
     candidates: Table
-    """Ranges whose names may be steps: task, row, name, number, report (index), begin, end (ns)."""
 
 
 def _list_numbered(

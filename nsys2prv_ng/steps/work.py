@@ -18,7 +18,7 @@ from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, IntTable
 from nsys2prv_ng.intervals.device_sweep import MEMORY, WHOLE_GRAPH
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.reading.device_operations import DeviceOperations, Launches, load_device_operations, load_launches
-from nsys2prv_ng.reading.opened_events import find_checksum
+from nsys2prv_ng.reading.opened_events import Names, find_checksum
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.jit import compiled
@@ -30,23 +30,26 @@ _ATTENTION = re.compile(r"attention|sdpa|fmha|flash|softmax", re.IGNORECASE)
 
 
 class LaunchedWork(NamedTuple):
-    """The n operations of a task in order of launch, and its k names. Times are on the common clock (ns)."""
+    """The n operations of a task in order of launch, and its k names. Times are on the common clock (ns).
+
+    - `name`: index of each operation's name (n).
+    - `launched`: begin of the call that launched each operation (n), ascending; of the operation, if calls are not
+      known.
+    - `checksum`: checksum of each name (k).
+    - `is_graph`: whether each name (k) is a CUDA graph, traced as a whole.
+    - `is_optimizer`: whether each name (k) looks like a kernel of an optimizer, which a training step has once.
+    - `is_attention`: whether each name (k) looks like a kernel of attention, which a layer of a transformer has once.
+    """
 
     name: IntArray
-    """Index of each operation's name (n)."""
     launched: IntArray
-    """Begin of the call that launched each operation (n), ascending; of the operation, if calls are not known."""
     begin: IntArray
     end: IntArray
     texts: list[str]
     checksum: IntArray
-    """Checksum of each name (k)."""
     is_graph: BoolArray
-    """Whether each name (k) is a CUDA graph, traced as a whole."""
     is_optimizer: BoolArray
-    """Whether each name (k) looks like a kernel of an optimizer, which a training step has once."""
     is_attention: BoolArray
-    """Whether each name (k) looks like a kernel of attention, which a layer of a transformer has once."""
 
 
 def make_work(
@@ -73,7 +76,7 @@ def load_work(
     reports: Sequence[tuple[ReportRecords, IntArray]], tree: ObjectTree, store: Store
 ) -> dict[int, LaunchedWork]:
     """Return the work of each task with kernels or graphs in some reports, each of which has its rows."""
-    texts: list[str] = []
+    names = Names()
     parts = [[np.zeros(0, np.int64) for _ in range(7)]]
     for report, rows in reports:
         operations = load_device_operations(report, store)
@@ -82,13 +85,11 @@ def load_work(
         chosen = np.flatnonzero(operations.kind & MEMORY == 0)
         row = rows[operations.place[chosen]]
         task = task_of_place[operations.place[chosen]]
-        name = len(texts) + operations.name[chosen]
+        name = names.number(operations.names, operations.name[chosen])
         graph = (operations.kind[chosen] == WHOLE_GRAPH).astype(np.int64)
         parts.append([task, row, name, graph, launched[chosen], operations.begin[chosen], operations.end[chosen]])
-        texts += operations.names
     task, row, name, graph, launched, begin, end = (np.concatenate(column) for column in zip(*parts, strict=True))
-    name = _join_equal_names(texts, name)
-    found = {}
+    texts, found = names.texts, {}
     for number in np.unique(task).tolist():
         mine = np.flatnonzero(task == number)
         mine = mine[np.argsort(row[mine], kind="stable")]
@@ -122,13 +123,6 @@ def _choose_order(launched: IntArray, begin: IntArray) -> IntArray:
     """Return the time that orders each operation: its launch, or its own begin if launches are missing."""
     unknown = launched == _UNKNOWN
     return begin if unknown.mean() > _MOST_UNKNOWN else np.where(unknown, begin, launched)
-
-
-def _join_equal_names(texts: Sequence[str], name: IntArray) -> IntArray:
-    """Return for each operation the first index of its text."""
-    first: dict[str, int] = {}
-    index = np.array([first.setdefault(text, number) for number, text in enumerate(texts)], np.int64)
-    return index[name]
 
 
 _WORD = 4

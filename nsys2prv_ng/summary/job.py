@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import types
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from functools import lru_cache
@@ -31,6 +30,7 @@ from nsys2prv_ng.summary.memory.numbers import MemoryNumbers, MemoryOperationNum
 from nsys2prv_ng.summary.path.numbers import PathNumbers
 from nsys2prv_ng.summary.ranges.numbers import LaunchedInRange, RangeNode, RepeatedRange
 from nsys2prv_ng.summary.steps.numbers import SlowStepNumbers
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.verdict import Verdict
 from nsys2prv_ng.summary.waits.numbers import MpiNumbers, NcclNumbers, WaitNumbers
 from nsys2prv_ng.text.formatting import count_nouns, format_time, format_utc
@@ -229,12 +229,10 @@ class JobSummary(ValueClass):
     @property
     def other_communication(self) -> dict[str, int]:
         """The time (ns) of each kernel that communicates without NCCL, and of each kind of copies between GPUs."""
-        kernels, copies = self.kernels, self.memory_operations
-        times = Counter[str]()
-        for kernel in kernels:
-            times[kernel.name] += kernel.total_ns * (kernel.kernel_class == _OTHER_COMMUNICATION)
-        times.update({each.operation: each.total_ns for each in copies if communicates(each.operation)})
-        return {name: ns for name, ns in times.items() if ns and not name.endswith(BY_NCCL)}
+        times = [(each.name, each.total_ns) for each in self.kernels if each.kernel_class == _OTHER_COMMUNICATION]
+        copies = [each for each in self.memory_operations if communicates(each.operation)]
+        times += [(each.operation, each.total_ns) for each in copies]
+        return {name: ns for name, ns in sum_by_key(times).items() if ns and not name.endswith(BY_NCCL)}
 
     @property
     def communication(self) -> str:

@@ -8,7 +8,6 @@ include what activation checkpointing computes again, and lack what has no shape
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -16,6 +15,7 @@ from nsys2prv_ng.sources.cuda.kernel_classes import find_number_types
 from nsys2prv_ng.summary.gpus.numbers import GpuNumbers
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.numbers import MfuNumbers
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.text.formatting import count_noun, format_flops, format_percent, join_first
 from nsys2prv_ng.text.names import quote_name
 from nsys2prv_ng.value_class import ValueClass
@@ -58,15 +58,13 @@ def add_mfu(summary: JobSummary, flops_per_step: float | None = None, peak_tflop
 
 def _find_main_type(summary: JobSummary) -> str:
     """Return the number type of most FLOPs by shapes, else that of most kernel time; "" if no name contains any."""
-    sums = Counter[str]()
-    if summary.flops is not None:
-        for operator in summary.flops.operators:
-            sums[operator.number_type] += operator.flops  # type: ignore[assignment]
+    operators = [] if summary.flops is None else summary.flops.operators
+    sums = sum_by_key((operator.number_type, int(operator.flops)) for operator in operators)
     del sums[""]
     if not sums:
         names, classes = ([getattr(kernel, key) for kernel in summary.kernels] for key in ("name", "kernel_class"))
-        for number_type, kernel in zip(find_number_types(names, classes), summary.kernels, strict=True):
-            sums[number_type] += kernel.total_ns
+        found = zip(find_number_types(names, classes), summary.kernels, strict=True)
+        sums = sum_by_key((number_type, kernel.total_ns) for number_type, kernel in found)
         del sums[""]
     return max(sums, key=lambda name: (sums[name], name), default="")
 
@@ -100,10 +98,12 @@ def _rate(numbers: MfuNumbers) -> MfuNumbers:
 
 @dataclass(eq=False, repr=False)
 class Peaks(ValueClass):
-    """Peaks (TFLOP/s) of a GPU model by number type, and the document that publishes them."""
+    """Peaks (TFLOP/s) of a GPU model by number type, and the document that publishes them.
+
+    `names`: regular expression for the names that drivers report.
+    """
 
     names: str
-    """Regular expression for the names that drivers report."""
     source: str
     tflops: Mapping[str, float]
 

@@ -7,7 +7,6 @@ it adds such a name to the others, and calls it neither new nor gone.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
@@ -17,6 +16,7 @@ from nsys2prv_ng.summary.gpus.numbers import Cause, GpuNumbers
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.ranges.numbers import MOST_NODES, RepeatedRange
 from nsys2prv_ng.summary.ranges.table import join_ranges
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.text.names import OTHERS
 
@@ -115,10 +115,7 @@ def _limit_causes(gpus: list[GpuNumbers]) -> list[GpuNumbers]:
     def name(cause: Cause) -> tuple[str, ...]:
         return cause.cause, cause.range, cause.call
 
-    sums = Counter[tuple[str, ...]]()
-    for gpu in gpus:
-        for cause in gpu.idle_causes or ():
-            sums[name(cause)] += cause.ns
+    sums = sum_by_key((name(cause), cause.ns) for gpu in gpus for cause in gpu.idle_causes or ())
     most = _choose_most(len(gpus))
     if len(sums) <= most:
         return gpus

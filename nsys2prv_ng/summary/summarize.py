@@ -55,19 +55,23 @@ from nsys2prv_ng.summary.waits.words import describe_missing_payload
 
 
 class Known(NamedTuple):
-    """Results for a job that a caller already has."""
+    """Results for a job that a caller already has.
+
+    `late`: why the culprits of all waits were late.
+    """
 
     late: LateReasons | None = None
-    """Why the culprits of all waits were late."""
     lanes: Lanes | None = None
     path: CriticalPath | None = None
 
 
 class Wanted(NamedTuple):
-    """What a summary is to contain, and what the user knows for the MFU, as `add_mfu` takes it."""
+    """What a summary is to contain, and what the user knows for the MFU, as `add_mfu` takes it.
+
+    `with_metrics`: whether to measure the metrics of GPUs, on which no verdict depends.
+    """
 
     with_metrics: bool = True
-    """Whether to measure the metrics of GPUs, on which no verdict depends."""
     flops_per_step: float | None = None
     peak_tflops: float | None = None
 

@@ -19,6 +19,7 @@ from nsys2prv_ng.summary.memory.table import list_memory_tables, tabulate_memory
 from nsys2prv_ng.summary.path.table import describe_path, describe_tasks, tabulate_path
 from nsys2prv_ng.summary.ranges import table as range_tables
 from nsys2prv_ng.summary.steps.table import list_slow_tables
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.waits import table as wait_tables
 from nsys2prv_ng.summary.what_if import tabulate_scenarios
 from nsys2prv_ng.text import layout
@@ -90,10 +91,8 @@ def _format_parts(summary: JobSummary, width: int, style: layout.Style) -> list[
     lines = []
     for n, (name, ns, note) in enumerate(rows):
         bar = style.draw_bar(ns / whole, room)
-        label = "" if n else "GPU time"
-        start = (
-            f"{style.bold(label.ljust(layout.LABEL_WIDTH))}{name.ljust(names)}  {format_percent(ns, whole).rjust(6)}"
-        )
+        label = style.bold(("" if n else "GPU time").ljust(layout.LABEL_WIDTH))
+        start = f"{label}{name.ljust(names)}  {format_percent(ns, whole).rjust(6)}"
         drawn = f"  {bar}" if bar else ""
         fits = layout.LABEL_WIDTH + names + len("  100.0%") + len(drawn) + len(note) <= width
         lines.append(f"{start}{drawn}{note if fits else ''}")
@@ -111,9 +110,7 @@ def _list_rows(summary: JobSummary, losses: Losses) -> list[tuple[str, int, str]
     main = windows.find_main_range(losses)
     ranges = Counter[str]() if main is None else Counter({main.range: 1})
     if in_mpi:
-        ranges = Counter()
-        for (range_, call), (ns, _) in case.host_gaps.items():
-            ranges[range_] += 0 if call in in_mpi else ns
+        ranges = sum_by_key((range_, 0 if call in in_mpi else ns) for (range_, call), (ns, _) in case.host_gaps.items())
     place = ""
     if ranges:
         range_, ns = ranges.most_common(1)[0]
@@ -171,10 +168,8 @@ def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
         *([] if waits.pipeline is None else [tabulate_pipeline(waits.pipeline)]),
         *([] if waits.links is None else list_link_tables(waits.links)),
     ]
-    return [
-        *(layout.format_grid(grid, width) for grid in grids),
-        *(layout.wrap(text, width) for text in describe_limits(waits)),
-    ]
+    sections = [layout.format_grid(grid, width) for grid in grids]
+    return sections + [layout.wrap(text, width) for text in describe_limits(waits)]
 
 
 def format_path(summary: JobSummary, width: int) -> list[list[str]]:

@@ -91,10 +91,8 @@ def sum_launched(report: ReportRecords, store: Store, counted: CountedEvents) ->
     but the first node of a CUDA graph on a stream, are in no range ("").
     """
     kernels = load_opened_events(report, source_names.KERNELS, store)
-    is_kernel = kernels.get_values(types.KERNEL_CLASS) != ABSENT
-    line = np.flatnonzero(
-        is_kernel & ~mark_communication(kernels) & counted.mark_operations(kernels.place, kernels.begin)
-    )
+    computes = (kernels.get_values(types.KERNEL_CLASS) != ABSENT) & ~mark_communication(kernels)
+    line = np.flatnonzero(computes & counted.mark_operations(kernels.place, kernels.begin))
     launches = load_launches(report, store)
     at = launches.find(kernels.place[line], kernels.begin[line])
     thread, sent = pick(launches.thread, at, ABSENT), pick(launches.sent, at, 0)
@@ -169,10 +167,8 @@ def sum_nccl(
     made = {"calls": np.ones_like(called), "sized": (called >= 0).astype(np.int64), "bytes": np.maximum(called, 0)}
 
     parts = [{"function": functions, **made}]
-    for events, line, ran_functions in (
-        _find_functions(load_opened_events(report, source_names.KERNELS, store)),
-        copied,
-    ):
+    kernels = _find_functions(load_opened_events(report, source_names.KERNELS, store))
+    for events, line, ran_functions in (kernels, copied):
         counts = counted.mark_operations(events.place, events.begin)[line]
         line, ran_functions = line[counts], ran_functions[counts]
         carried, length = find_sizes(events, line, on_stream), events.length[line]
@@ -180,11 +176,9 @@ def sum_nccl(
         ran = {"kernels": np.ones_like(length), "kernel_ns": length, "carried_ns": np.where(carried > 0, length, 0)}
         ran |= {"carried_bytes": np.maximum(carried, 0), "wait_ns": find_waits(events.place[line], events.begin[line])}
         parts.append({"function": ran_functions, **ran})
-    names = dict.fromkeys(name for part in parts for name in part)
-    columns = {
-        name: np.concatenate([part.get(name, np.zeros_like(part["function"])) for part in parts]) for name in names
-    }
-    table = sum_table(columns, ["function"])
+    names = list(dict.fromkeys(name for part in parts for name in part))
+    parts = [{**dict.fromkeys(names, np.zeros_like(part["function"])), **part} for part in parts]
+    table = sum_table(join_tables(parts), ["function"])
     return _name_values(table, "function", {NO_FUNCTION: OTHER_FUNCTION, **dict(enumerate(FUNCTIONS))})
 
 

@@ -27,9 +27,8 @@ def tabulate_scenarios(numbers: WhatIfNumbers) -> Grid:
     rows: list[list[Cell]] = [
         [
             Name(scenario.change),
-            Ns(scenario.saving_ns),
-            Share(scenario.saving_ns, numbers.step_ns),
-            Bar([BarPart("saves", "host_ns", scenario.saving_ns)], numbers.step_ns),
+            *_tabulate_saving(scenario.saving_ns, numbers.step_ns),
+            Bar([BarPart("saves", "host_ns", max(scenario.saving_ns, 0))], numbers.step_ns),
             name_limit(scenario.limited_by),
         ]
         for scenario in numbers.scenarios
@@ -38,6 +37,13 @@ def tabulate_scenarios(numbers: WhatIfNumbers) -> Grid:
     caption = "Predicted savings per step, and what limits the step then"
     columns = make_columns("change", "saving", "share", Column("of the step", wide=True), "then limited by")
     return Grid(caption=caption, columns=columns, rows=rows, names=1)
+
+
+def _tabulate_saving(saving_ns: int, step_ns: int) -> tuple[Cell, Cell]:
+    """Return a saving and its share of a step. Steps may get longer by far more than they take: that is only a time."""
+    if saving_ns < 0:
+        return f"{format_time(-saving_ns)} longer", ""
+    return Ns(saving_ns), Share(saving_ns, step_ns)
 
 
 def tabulate_slack(numbers: WhatIfNumbers) -> Grid:

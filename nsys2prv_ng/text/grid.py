@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from nsys2prv_ng.text.formatting import format_bytes, format_difference, format_flops, format_percent, format_time
 from nsys2prv_ng.value_class import ValueClass
@@ -28,72 +28,61 @@ class Name(ValueClass):
 
 @dataclass(eq=False, repr=False)
 class Number(ValueClass):
-    """A number, which a class writes in its unit; None if it is not known."""
+    """A number, which `write` of a class turns into a text; None if it is not known."""
 
     number: float | None
+    write: ClassVar[staticmethod[[float], str]]
 
     def __str__(self) -> str:
         return "-" if self.number is None else self.write(self.number)
-
-    def write(self, number: float) -> str:
-        """Return the text of a number."""
-        raise NotImplementedError
 
 
 class Ns(Number):
     """A time (ns)."""
 
-    def write(self, number: float) -> str:
-        return format_time(number)
+    write = staticmethod(format_time)
 
 
 class NsChange(Number):
     """A difference of times (ns)."""
 
-    def write(self, number: float) -> str:
-        return format_difference(number)
+    write = staticmethod(format_difference)
 
 
 class Moment(Number):
     """A point in time (ns from the start of the trace)."""
 
-    def write(self, number: float) -> str:
-        return f"{number / 1e9:.3f} s"
+    write = staticmethod(lambda number: f"{number / 1e9:.3f} s")
 
 
 class Bytes(Number):
     """A size (bytes)."""
 
-    def write(self, number: float) -> str:
-        return format_bytes(number)
+    write = staticmethod(format_bytes)
 
 
 class Growth(Number):
     """A change of a size (bytes), with its sign."""
 
-    def write(self, number: float) -> str:
-        return f"{'+' if number > 0 else '-' if number < 0 else ''}{format_bytes(abs(number))}"
+    write = staticmethod(lambda number: f"{'+' * (number > 0)}{format_bytes(number)}")
 
 
 class Flops(Number):
     """A number of floating-point operations."""
 
-    def write(self, number: float) -> str:
-        return format_flops(number)
+    write = staticmethod(format_flops)
 
 
 class FlopRate(Number):
     """Floating-point operations per second; None if no time passed."""
 
-    def write(self, number: float) -> str:
-        return f"{format_flops(number)}/s"
+    write = staticmethod(lambda number: f"{format_flops(number)}/s")
 
 
 class Count(Number):
     """A number of things."""
 
-    def write(self, number: float) -> str:
-        return f"{number:,}"
+    write = staticmethod("{:,}".format)
 
 
 @dataclass(eq=False, repr=False)
@@ -120,8 +109,7 @@ class Rate(Number):
         """Return the rate at which `size` bytes moved in `ns`."""
         return cls(size / ns * 1e9 if ns and size else None)
 
-    def write(self, number: float) -> str:
-        return f"{format_bytes(number)}/s"
+    write = staticmethod(lambda number: f"{format_bytes(number)}/s")
 
 
 @dataclass(eq=False, repr=False)
@@ -214,6 +202,13 @@ class Grid(ValueClass):
     """A table with all its rows; each output shows some rows and counts the others.
 
     The first `names` columns are text, the others numbers. `footer`: rows that are always shown, such as a sum.
+
+    `more`: what the hidden rows are, as the rest of "and 3 more". `weights`: weight of each row: the heaviest rows are
+    shown, in the order of the rows. None: the first rows are shown. `group`: column by which the terminal groups rows.
+    The line above a group has the sum of its last column of times. `over`: title of the row of titles over several
+    columns. `legend`: hue and text of each colour. `below`: sentences below the table. `name_room`: characters that
+    names have, if they need them, before the terminal leaves out minor columns. `tight`: whether the terminal separates
+    columns by one blank only.
     """
 
     caption: str = ""
@@ -222,21 +217,13 @@ class Grid(ValueClass):
     names: int = 1
     footer: Sequence[Sequence[Cell]] = ()
     more: str = ""
-    """What the hidden rows are, as the rest of "and 3 more"."""
     weights: Sequence[tuple[float, ...]] | None = None
-    """Weight of each row: the heaviest rows are shown, in the order of the rows. None: the first rows are shown."""
     group: int | None = None
-    """Column by which the terminal groups rows. The line above a group has the sum of its last column of times."""
     over: str = ""
-    """Title of the row of titles over several columns."""
     legend: Sequence[tuple[str, str]] = ()
-    """Hue and text of each colour."""
     below: Sequence[str] = ()
-    """Sentences below the table."""
     name_room: int = 0
-    """Characters that names have, if they need them, before the terminal leaves out minor columns."""
     tight: bool = False
-    """Whether the terminal separates columns by one blank only."""
 
     def list_shown(self, most: int | None) -> list[Sequence[Cell]]:
         """Return the rows that an output with room for `most` rows shows; None: all rows."""

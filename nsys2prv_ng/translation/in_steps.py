@@ -23,18 +23,10 @@ from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.formatting import count_noun, join_first
+from nsys2prv_ng.translation import translate as writing
 from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
 from nsys2prv_ng.translation.result import TranslationResult
-from nsys2prv_ng.translation.translate import account_for, check_files
-from nsys2prv_ng.translation.write_trace import (
-    PARTS,
-    copy_part,
-    make_run,
-    name_part,
-    split_slices,
-    write_part,
-    write_texts,
-)
+from nsys2prv_ng.translation.translate import PARTS
 from nsys2prv_ng.value_class import ValueClass
 
 _PLAN = "trace.plan"
@@ -61,7 +53,7 @@ class KeptPlan(ValueClass):
 def plan_parts(folder: Path, output: Path, plan: TranslationPlan, parts: int, progress: Progress) -> int:
     """Plan the trace of a folder of shards; return the number of its parts. Raises TranslationError."""
     started = time.perf_counter()
-    check_files([folder], output, plan)
+    writing.check_files([folder], output, plan)
     TraceOutput(output, force=plan.force)  # refuses an output that could not be written
     _remove_earlier(folder)
     engine = LocalEngine(plan.resources.jobs, folder)
@@ -69,8 +61,8 @@ def plan_parts(folder: Path, output: Path, plan: TranslationPlan, parts: int, pr
         planned = plan_trace(job, output, plan)
     for warning in planned.facts.warnings:
         progress.warn(warning)
-    ends = split_slices(planned.slices, parts)
-    kept = KeptPlan(planned, str(output), ends, parts, make_run(), time.perf_counter() - started)
+    ends = writing.split_slices(planned.slices, parts)
+    kept = KeptPlan(planned, str(output), ends, parts, writing.make_run(), time.perf_counter() - started)
     write_kept(folder / _PLAN, kept, _OPEN_TYPES)
     return len(ends) - 1
 
@@ -83,11 +75,11 @@ def write_one_part(folder: Path, number: int) -> str:
         if number < kept.asked:  # a short trace has fewer parts than requested
             return f"part {number}: not needed, as {count_noun(parts, 'part')} are enough for this trace"
         raise UsageError(f"the plan has {parts} parts, counted from 0", parameter="part", value=str(number))
-    path = name_part(folder, kept.run, number)
+    path = writing.name_part(folder, kept.run, number)
     if path.exists() and _name_size(path).exists():
         return f"{path}: was written before"
     with closing(FolderStore(folder)) as store:
-        part = write_part(kept.planned.slices, kept.ends[number], kept.ends[number + 1], store, path)
+        part = writing.write_part(kept.planned.slices, kept.ends[number], kept.ends[number + 1], store, path)
     write_atomically(_name_size(path), json.dumps(part.text_size))
     return f"{path}: written"
 
@@ -98,8 +90,8 @@ def join_parts(folder: Path, output: Path, plan: TranslationPlan, progress: Prog
     kept = _load_plan(folder)
     if Path(kept.output).name != output.name:
         raise UsageError(f"{output}: the plan is for {kept.output}; name that, or plan again")
-    check_files([folder], output, plan)
-    paths = [name_part(folder, kept.run, number) for number in range(len(kept.ends) - 1)]
+    writing.check_files([folder], output, plan)
+    paths = [writing.name_part(folder, kept.run, number) for number in range(len(kept.ends) - 1)]
     missing = [str(number) for number, path in enumerate(paths) if not (path.exists() and _name_size(path).exists())]
     if missing:
         listed = join_first(missing, _MOST_LISTED)
@@ -107,18 +99,18 @@ def join_parts(folder: Path, output: Path, plan: TranslationPlan, progress: Prog
     sizes = [path.stat().st_size for path in paths]
     text_size = sum(json.loads(_name_size(path).read_text()) for path in paths)
     with TraceOutput(output, force=plan.force) as trace:
-        write_texts(trace, kept.planned)
+        writing.write_texts(trace, kept.planned)
         places = trace.reserve(sizes)
         with progress.step(f"joining {output}", sum(sizes), "B") as step:
 
             def copy(number: int) -> int:
-                copy_part(paths[number], trace.temporary, places[number])
+                writing.copy_part(paths[number], trace.temporary, places[number])
                 return sizes[number]
 
             for size in run_in_threads(copy, range(len(paths)), plan.resources.threads):
                 step.update(size)
     _remove_earlier(folder)
-    return account_for(kept.planned, output, text_size, kept.seconds + time.perf_counter() - started, plan)
+    return writing.account_for(kept.planned, output, text_size, kept.seconds + time.perf_counter() - started, plan)
 
 
 _MOST_LISTED = 8

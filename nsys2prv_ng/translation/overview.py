@@ -29,12 +29,11 @@ from nsys2prv_ng.sources.shared.reasons import (
     name_no_long_wait,
 )
 from nsys2prv_ng.sources.shared.source import JoinResult, Result, StateIntervals
+from nsys2prv_ng.translation import derived_records as derived
 from nsys2prv_ng.translation import overview_states as budget
 from nsys2prv_ng.translation.overview_counters import make_metrics, make_shares
 from nsys2prv_ng.translation.overview_states import LineSizes, make_coarse_states
-from nsys2prv_ng.translation.path_and_steps import STEPS, list_steps, store_steps
 from nsys2prv_ng.translation.result import OverviewFacts, SourceAccount
-from nsys2prv_ng.translation.wait_records import GPUS, WAITS, make_waiting, select_shown
 from nsys2prv_ng.value_class import ValueClass
 
 NAME = "overview"
@@ -92,7 +91,7 @@ def make_overview(
         raise TranslationError(
             "an overview of these reports is empty: they have no states, steps, waits, activity or metrics of GPUs"
         )
-    in_steps = [*shares.runs, *metrics.runs, *coarse.runs]
+    in_steps = sum(run.facts.events for run in (*shares.runs, *metrics.runs, *coarse.runs))
     return Overview(
         runs=runs,
         types=frozenset(int(number) for run in runs for number in run.facts.handles),
@@ -107,11 +106,11 @@ def make_overview(
             step_rows=step_rows,
             rows_with_steps=rows_with_steps,
         ),
-        written={STEPS: steps.written, WAITS: long_waits.written, NAME: sum(run.facts.events for run in in_steps)},
+        written={derived.STEPS: steps.written, derived.WAITS: long_waits.written, NAME: in_steps},
         reasons={
-            STEPS: STEP_TOO_MANY,
-            WAITS: name_no_long_wait(shortest) if shortest else NO_WAIT,
-            **dict.fromkeys((source_names.DEVICE_ACTIVITY, GPUS, source_names.GPU_METRICS), IN_STEPS),
+            derived.STEPS: STEP_TOO_MANY,
+            derived.WAITS: name_no_long_wait(shortest) if shortest else NO_WAIT,
+            **dict.fromkeys((source_names.DEVICE_ACTIVITY, derived.GPUS, source_names.GPU_METRICS), IN_STEPS),
         },
     )
 
@@ -121,14 +120,14 @@ def _make_long_waits(job: Job, waits: Waits, late: LateReasons, sizes: LineSizes
 
     Return their account and the length (ns) below which waits are dropped, 0 if no wait is dropped.
     """
-    shown = select_shown(job, waits, Result())
+    shown = derived.select_shown(job, waits, Result())
     waiting = shown[waits.has_parts[shown] & (waits.until[shown] > waits.begin[shown])]
     length = waits.until[waiting] - waits.begin[waiting]
     task = len(str(len(job.whole.model.tasks)))
     most = budget // (sizes.count_event(1, task, 1) + sizes.count_event(1, 1, 1))
     shortest = int(np.partition(length, -most - 1)[-most - 1]) + 1 if length.size > most else 0
-    result = Result(records=make_waiting(job, waits, late, waiting[length >= shortest], Labels()))
-    store_derived(JoinResult(accounts={WAITS: result}), job)
+    result = Result(records=derived.make_waiting(job, waits, late, waiting[length >= shortest], Labels()))
+    store_derived(JoinResult(accounts={derived.WAITS: result}), job)
     return result, shortest
 
 
@@ -138,17 +137,17 @@ def _choose_steps(job: Job, sizes: LineSizes, budget: int) -> tuple[Result, int,
     Return their account, the number of rows whose steps are kept, and the number of all rows with steps.
     """
     lines = np.zeros(job.tree.model.row_count, np.int64)
-    for run in list_runs(job, STEPS):
+    for run in list_runs(job, derived.STEPS):
         lines += np.bincount(load_records(run, job.store).place, minlength=lines.size)
     with_steps = np.flatnonzero(lines)
     fits = np.cumsum(lines[with_steps]) * sizes.count_event(_STEP_DIGITS) <= budget
     kept = with_steps[fits]
-    result = next((joined.accounts[STEPS] for joined in job.joined if STEPS in joined.accounts), Result())
+    result = next((part.accounts[derived.STEPS] for part in job.joined if derived.STEPS in part.accounts), Result())
     if job.steps is not None and kept.size < with_steps.size:
         # Made again, because windows may cut a step into pieces that no longer show their step.
         steps = {
             kind: StateIntervals(*(column[np.isin(intervals.place, kept)] for column in intervals))
-            for kind, intervals in list_steps(job, job.steps).items()
+            for kind, intervals in derived.list_steps(job, job.steps).items()
         }
-        result = store_steps(job, steps)
+        result = derived.store_steps(job, steps)
     return result, kept.size, with_steps.size

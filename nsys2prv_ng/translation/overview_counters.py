@@ -26,8 +26,8 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Numbering
 from nsys2prv_ng.records.columns import Pair, Records, concatenate, make_events
 from nsys2prv_ng.records.runs import Run, load_records, store_records
+from nsys2prv_ng.translation.derived_records import GPUS
 from nsys2prv_ng.translation.overview_states import MOST_BINS, CoarseRows, LineSizes, measure_bytes, round_step
-from nsys2prv_ng.translation.wait_records import GPUS
 
 SHARES = (
     types.GPU_COMPUTES,

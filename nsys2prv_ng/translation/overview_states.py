@@ -27,7 +27,7 @@ from nsys2prv_ng.paraver.encode import encode
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair, Records, make_events, make_states
 from nsys2prv_ng.records.runs import Run, load_records, store_records
-from nsys2prv_ng.translation.wait_records import GPUS
+from nsys2prv_ng.translation.derived_records import GPUS
 from nsys2prv_ng.value_class import ValueClass
 
 MOST_BYTES = 100_000_000
@@ -42,10 +42,12 @@ _TYPE_DIGITS = 8
 
 @dataclass(eq=False, repr=False)
 class LineSizes(ValueClass):
-    """Upper limits of the line lengths of a trace (bytes), from the digits of its objects and times."""
+    """Upper limits of the line lengths of a trace (bytes), from the digits of its objects and times.
+
+    `place`: kind and object, with the colons around them.
+    """
 
     place: int
-    """Kind and object, with the colons around them."""
     time: int
 
     @property
@@ -58,13 +60,14 @@ class LineSizes(ValueClass):
 
 
 class CoarseRows(NamedTuple):
-    """Stored records in which some rows are coarse: they are shown in steps of time."""
+    """Stored records in which some rows are coarse: they are shown in steps of time.
+
+    `step`: length of a step (ns), 0 if no row is coarse. `rows`: number of coarse rows.
+    """
 
     runs: list[Run]
     step: int
-    """Length of a step (ns); 0 if no row is coarse."""
     rows: int
-    """Number of rows that are coarse."""
 
 
 def measure_line_sizes(job: Job) -> LineSizes:

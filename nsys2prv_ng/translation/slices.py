@@ -29,12 +29,10 @@ BYTES_PER_RECORD = 300
 
 
 class Text(NamedTuple):
-    """Text of a trace."""
+    """Text of a trace: its bytes before compression, and consecutive pieces of the file."""
 
     size: int
-    """Bytes before compression."""
     parts: Sequence[memoryview | bytes]
-    """Consecutive pieces of the file."""
 
 
 @dataclass(eq=False, repr=False)
@@ -42,17 +40,18 @@ class Slices(ValueClass):
     """The k slices of a trace, and the records that their lines are made of.
 
     Records with equal time and tie keep the order of the runs.
+
+    - `origin`: time 0 of the trace (ns, common clock).
+    - `limits`: times (k + 1, ns, common clock): slice i has the records at or after limit i and before limit i + 1.
+    - `records`: approximate number of records of each slice (k).
     """
 
     groups: list[RunGroup]
     rows: RowNumbers
     origin: int
-    """Time 0 of the trace (ns, common clock)."""
     compressed: bool
     limits: IntArray
-    """Times (k + 1, ns, common clock): slice i has the records at or after limit i and before limit i + 1."""
     records: IntArray
-    """Approximate number of records of each slice (k)."""
 
     def __len__(self) -> int:
         return max(0, self.limits.size - 1)

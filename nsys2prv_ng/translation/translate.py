@@ -1,23 +1,33 @@
-"""Translates the reports of a job into one trace: opens the job, plans the trace, writes its slices and its result."""
+"""Translates the reports of a job into one trace: opens the job, plans the trace, writes its slices and its result.
+
+Slices are written one after the other, or as parts that many machines write.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.job.open_job import open_job
+from nsys2prv_ng.job.open_job import Job, open_job
 from nsys2prv_ng.paraver.files import list_trace_files
 from nsys2prv_ng.paraver.output import TraceOutput, refuse_in_the_way
-from nsys2prv_ng.runtime.files import resolve_links, write_atomically
+from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.runtime.files import open_atomically, resolve_links, write_atomically
+from nsys2prv_ng.runtime.limits import Resources, give_back_freed_memory
+from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
 from nsys2prv_ng.translation.result import TranslationResult
-from nsys2prv_ng.translation.write_trace import write_planned
+from nsys2prv_ng.translation.slices import Slices, make_slice
 
 if TYPE_CHECKING:
     from nsys2prv_ng.replay.changes import Change
@@ -97,8 +107,158 @@ def write_prediction(
     """Write the predicted trace, whose application is named so. `plan`: as for the trace of the job itself."""
     from nsys2prv_ng.replay.predicted_job import predict_job  # a translation needs no replay
 
-    outcome, _ = experiment.play(changes)
+    time = experiment.predict_times(changes)
     with TraceOutput(output, force=plan.force) as trace:
-        job = predict_job(experiment.model, outcome.time)
+        job = predict_job(experiment.model, time)
         note = f": prediction with {' and '.join(map(str, changes))}"
         write_planned(trace, plan_trace(job, output, plan, note), job, plan, progress)
+
+
+# ---- texts and slices ------------------------------------------------------------------------------------------------
+
+
+def write_texts(trace: TraceOutput, planned: TracePlan) -> None:
+    """Write the .pcf, the .row and the header of the .prv."""
+    trace.write_text("pcf", planned.pcf)
+    trace.write_text("row", planned.row)
+    trace.write_header(planned.header)
+
+
+def write_planned(trace: TraceOutput, planned: TracePlan, job: Job, plan: TranslationPlan, progress: Progress) -> int:
+    """Write the trace of a job; return the bytes of the text of its .prv."""
+    write_texts(trace, planned)
+    give_back_freed_memory()
+    return write_slices(trace, planned.slices, job.store, job.engine, plan.resources, progress)
+
+
+# ---- slices ----------------------------------------------------------------------------------------------------------
+
+
+_COPIED = 1 << 24
+"""Maximum number of bytes to copy at once."""
+
+PARTS = f"part{'[0-9]' * 5}-{'[0-9a-f]' * 8}.prv"
+"""Pattern of the names of parts."""
+
+_PARTS_PER_WORKER = 4
+"""Parts for each worker: enough that no worker waits long for the last part."""
+
+
+class Part(NamedTuple):
+    """Consecutive slices in a file of their own: bytes of their text before compression, and of the file."""
+
+    text_size: int
+    size: int
+
+
+def write_slices(
+    trace: TraceOutput, slices: Slices, store: Store, engine: Engine, resources: Resources, progress: Progress
+) -> int:
+    """Write all slices to the .prv; return the number of bytes of their text.
+
+    If the workers of the engine share a folder, each worker writes slices into parts there and then copies parts to
+    their places in the .prv. Otherwise the slices are written one after the other as they are made.
+    """
+    with progress.step(f"writing {trace.path}", int(slices.records.sum()), "record") as step:
+        if engine.folder is None:
+            threads = max(1, min(resources.threads, resources.memory // max(1, slices.memory)))
+            texts = run_in_threads(lambda number: make_slice(slices, number, store), range(len(slices)), threads)
+            size = 0
+            for text, count in zip(texts, slices.records.tolist(), strict=True):
+                for piece in text.parts:
+                    trace.write_prv(piece)
+                size += text.size
+                step.update(count)
+            return size
+        ends = split_slices(slices, _PARTS_PER_WORKER * engine.workers)
+        folder = engine.folder
+        numbers = range(len(ends) - 1)
+        run = make_run()
+
+        def write(number: int) -> Part:
+            return write_part(slices, ends[number], ends[number + 1], store, name_part(folder, run, number))
+
+        parts = []
+        for number, part in zip(numbers, engine.map(write, numbers), strict=True):
+            parts.append(part)
+            step.update(int(slices.records[ends[number] : ends[number + 1]].sum()))
+        offsets = trace.reserve([part.size for part in parts])
+        target = trace.temporary.absolute()
+        for _ in engine.map(
+            lambda number: place_part(name_part(folder, run, number), target, offsets[number]), numbers
+        ):
+            pass
+        return sum(part.text_size for part in parts)
+
+
+def split_slices(slices: Slices, parts: int) -> list[int]:
+    """Return the limits of about `parts` groups of consecutive slices with about equally many records."""
+    before = np.cumsum(slices.records)
+    if not before.size:
+        return [0]
+    wanted = before[-1] * np.arange(1, parts) // max(1, parts)
+    limits: list[int] = np.unique(np.append(1 + before.searchsorted(wanted), [0, len(slices)])).tolist()
+    return [limit for limit in limits if limit <= len(slices)]
+
+
+def make_run() -> str:
+    """Return a unique name for a run: parts that other runs left or still write in its folder do not have it."""
+    return secrets.token_hex(4)
+
+
+def name_part(folder: Path, run: str, number: int) -> Path:
+    """Return the path of a part."""
+    return folder / f"part{number:05}-{run}.prv"
+
+
+def write_part(slices: Slices, low: int, high: int, store: Store, path: Path) -> Part:
+    """Write slices low .. high - 1 into a file, which appears complete or not at all."""
+    text_size = 0
+    with open_atomically(path) as file:
+        for number in range(low, high):
+            text = make_slice(slices, number, store)
+            text_size += text.size
+            for piece in text.parts:
+                file.write(piece)
+        size = file.tell()
+    return Part(text_size, size)
+
+
+def place_part(part: Path, target: Path, offset: int) -> None:
+    """Copy a part to its place in a file and remove it. May be repeated: a copied part is not copied again."""
+    placed = part.with_suffix(".placed")
+    try:
+        if not placed.exists():
+            copy_part(part, target, offset)
+            part.replace(placed)
+        os.truncate(placed, 0)
+    except OSError as error:
+        raise TranslationError(f"{part}: cannot be removed: {error.strerror or error}") from None
+
+
+def copy_part(part: Path, target: Path, offset: int) -> None:
+    """Copy a file into another one at an offset (bytes), within the file system if it can. Raises TranslationError."""
+    try:
+        # The target is open for writing only. If it were open for reading as well, an NFS client would read the pages
+        # that the part shares with its neighbours and write them back whole, with old bytes if another machine is
+        # writing a neighbour.
+        with part.open("rb", 0) as read, os.fdopen(os.open(target, os.O_WRONLY), "wb", 0) as write:
+            left = os.fstat(read.fileno()).st_size
+            at = 0
+            while left:
+                done = _copy_some(read.fileno(), write.fileno(), min(left, _COPIED), at, offset + at)
+                at, left = at + done, left - done
+            os.fsync(write.fileno())
+    except OSError as error:
+        raise TranslationError(f"{part}: cannot be copied into {target}: {error.strerror or error}") from None
+
+
+def _copy_some(source: int, target: int, count: int, at: int, to: int) -> int:
+    """Copy up to `count` bytes between offsets of two descriptors; return their number. Raises OSError if it is 0."""
+    try:
+        done = os.copy_file_range(source, target, count, at, to)
+    except (AttributeError, OSError):  # not on this system, or not between these file systems
+        done = os.pwrite(target, os.pread(source, count, at), to)
+    if not done:
+        raise OSError(0, "it is shorter than it was")
+    return done

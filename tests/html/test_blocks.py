@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nsys2prv_ng.html.blocks import Branch, Table, show_grid, show_tree
-from nsys2prv_ng.html.names import clean, clean_text
+from nsys2prv_ng.html.page import clean, clean_text
 from nsys2prv_ng.text.grid import Bar, BarPart, Grid, Name, Ns, make_columns
 from tests.examples import examples
 

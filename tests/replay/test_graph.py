@@ -9,7 +9,7 @@ import pytest
 
 from nsys2prv_ng.arrays.types import BoolArray
 from nsys2prv_ng.replay.columns import CODE, NAMES, REMOVED, Edges, make_edges
-from nsys2prv_ng.replay.graph import _FEW, Graph, build_graph, play, trace_back
+from nsys2prv_ng.replay.graph import _FEW, GONE, KEPT, Graph, build_graph, join_fates, play, play_both, trace_back
 from tests.examples import examples
 
 SEEDS = range(10 * examples(100))
@@ -26,17 +26,19 @@ def make_graph(seed: int) -> tuple[Graph, Edges]:
     return build_graph(time, given), given
 
 
-def find_longest(graph: Graph, weight: np.ndarray) -> list[int]:
-    """Return when each node happens, by recursion over the edges that the graph keeps."""
+def find_longest(graph: Graph, weight: np.ndarray, fate: np.ndarray | None = None) -> list[int]:
+    """Return when each node happens, by recursion over the edges that the graph keeps. `fate`: 0, KEPT or GONE."""
     before: dict[int, list[tuple[int, int]]] = {}
     for edge, (since, to) in enumerate(zip(graph.since.tolist(), graph.to.tolist(), strict=True)):
         before.setdefault(to, []).append((since, int(weight[edge])))
 
     @cache
     def happens(node: int) -> int:
-        if node not in before:
+        if fate is not None and fate[node] == GONE:
+            return REMOVED
+        if node not in before or (fate is not None and fate[node] == KEPT):
             return int(graph.time[node])
-        return max(happens(since) + length for since, length in before[node])
+        return max(REMOVED, *(happens(since) + length for since, length in before[node]))
 
     return [happens(node) for node in range(graph.time.size)]
 
@@ -59,6 +61,17 @@ def test_other_weights_give_the_longest_path() -> None:
         weight = graph.weight * rng.integers(0, 4, graph.to.size)
         weight[(rng.random(weight.size) < 0.1) & ~mark_last(graph)] = REMOVED
         assert play(graph, weight).tolist() == find_longest(graph, weight), seed
+
+
+def test_two_replays_in_one_pass_are_those_of_each() -> None:
+    for seed in SEEDS:
+        graph, _ = make_graph(seed)
+        rng = np.random.default_rng(seed)
+        weight = graph.weight * rng.integers(0, 4, graph.to.size)
+        weight[rng.random(weight.size) < 0.1] = REMOVED
+        fates = rng.choice([0, 0, 0, KEPT, GONE], (2, graph.time.size)).astype(np.int8)
+        new = play_both(graph, weight, join_fates(graph, *fates))
+        assert new.T.tolist() == [find_longest(graph, weight, fate) for fate in fates], seed
 
 
 def test_the_last_dependency_has_what_was_observed_and_others_at_most_their_least() -> None:

@@ -141,7 +141,7 @@ def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("text", ["host = ideal", "network = ideal", "kernel '*' * 2"])
 def test_operations_and_calls_have_the_times_of_the_replay(model: Model, text: str) -> None:
-    time = Experiment(model).play(parse_changes(text))[0].time
+    time = Experiment(model).predict_times(parse_changes(text))
     clock = make_row_clock(model, time)
     lanes, n = model.lanes, model.numbers
     of_call = lanes.thread_row[lanes.calls.thread]

@@ -288,8 +288,8 @@ def _make_deadly(real, step, folder):
     modules = {
         "read_report": "nsys2prv_ng.reading.shards",
         "flatten": "nsys2prv_ng.translation.states",
-        "make_slice": "nsys2prv_ng.translation.write_trace",
-        "copy_part": "nsys2prv_ng.translation.write_trace",
+        "make_slice": "nsys2prv_ng.translation.translate",
+        "copy_part": "nsys2prv_ng.translation.translate",
     }
 
     def run(self, do, items):

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import nsys2prv_ng
-from nsys2prv_ng.runtime import jit, machine_code, own_files
+from nsys2prv_ng.runtime import files, jit, machine_code
 from tests.tiers import cases
 
 MODULE = """
@@ -65,7 +65,7 @@ def forgets():
 
 def forget():
     """Let the next call find its folders anew, as another process does."""
-    for known in (machine_code._find_folders, own_files._is_safe, own_files.list_own):
+    for known in (machine_code._find_folders, files._is_safe, files.list_own):
         known.cache_clear()
 
 

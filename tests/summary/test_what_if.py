@@ -125,3 +125,13 @@ def test_an_excerpt_says_so(steps: tuple[int, int], operations: int, says: str) 
     numbers = replace(find(), replayed=Replayed(steps=steps, of_steps=60, of_operations=operations))
     assert describe_steps(numbers).endswith(f"; hosts and GPUs are about equally fast. {says} operations and calls.")
     assert "replayed" not in describe_steps(find())
+
+
+def test_steps_that_get_longer_have_a_time_and_no_share() -> None:
+    scenarios = [try_change("host * 30", -2_900 * MS), try_change("host = ideal", 25 * MS)]
+    numbers = WhatIfNumbers(
+        steps=2, step_ns=100 * MS, noise_ns=1, limited_by=None, scenarios=scenarios, slack=[], unsplit_ns=0
+    )
+    longer, shorter = (line for line in format_what_if(numbers, 100).split("\n") if line.startswith("host "))
+    assert "2.90 s longer" in longer and "%" not in longer and "-" not in longer
+    assert "25.0 ms" in shorter and "25.0%" in shorter

@@ -10,7 +10,7 @@ import unicodedata
 import pytest
 
 from nsys2prv_ng.errors import TranslationError, escape_unprintable
-from nsys2prv_ng.html.names import clean
+from nsys2prv_ng.html.page import clean
 from nsys2prv_ng.inspection.text import escape_text
 from nsys2prv_ng.text.names import clean_name
 from tests.cli.program_runs import run

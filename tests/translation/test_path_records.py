@@ -20,7 +20,7 @@ from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.records.runs import load_records
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.translation.path_and_steps import derive_path
+from nsys2prv_ng.translation.derived_records import derive_path
 from nsys2prv_ng.translation.result import TranslationResult
 from tests.conftest import SAMPLES
 from tests.spans import list_report_sets, unite

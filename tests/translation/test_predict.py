@@ -127,7 +127,7 @@ def test_a_change_to_nothing_changes_no_byte(name: str, tmp_path: Path) -> None:
 def test_operations_and_calls_are_when_the_replay_has_them(predicted: tuple[Played, str, Trace]) -> None:
     played, text, trace = predicted
     model = played.experiment.model
-    time = played.experiment.play(parse_changes(text))[0].time
+    time = played.experiment.predict_times(parse_changes(text))
     lanes, n, new_row = model.lanes, model.numbers, model.job.new_row
     begin, end = time[: n.operations], time[n.operation_end : n.call_begin]
     shown = pair_intervals(trace, *(number for number in OPERATIONS if number in trace.types))

@@ -14,7 +14,7 @@ from nsys2prv_ng.records.runs import store_records
 from nsys2prv_ng.records.store import LocalStore
 from nsys2prv_ng.translation import slices as slices_module
 from nsys2prv_ng.translation.slices import cut_into_slices, make_slice
-from nsys2prv_ng.translation.write_trace import split_slices
+from nsys2prv_ng.translation.translate import split_slices
 from tests.records.test_runs import some
 
 ROWS = RowNumbers(*(np.arange(1, 6) for _ in range(3)))

@@ -69,23 +69,23 @@ class RangeTimes(NamedTuple):
 
 
 class Efficiency(NamedTuple):
-    """The times of a job that its efficiencies are computed from."""
+    """The times of a job that its efficiencies are computed from. Windows are ns, on the common clock.
+
+    `windows`: the chosen time, else the steps after the warm-up, else the capture. `in_steps`: from the first start of
+    a step that counts to the last end. `at_work`: when GPUs work, if that is only a small part of a capture without
+    steps; `in_work`: the times then. `ranges`: those with most time first. `gpu_times`: of each GPU with any activity,
+    by row.
+    """
 
     windows: list[tuple[int, int]]
-    """The chosen time, else the steps after the warm-up, else the capture (ns, on the common clock)."""
     whole: WindowTimes
     steps: Steps | None
     in_steps: WindowTimes | None
-    """From the first start of a step that counts to the last end."""
     at_work: tuple[int, int] | None
-    """When GPUs work (ns, on the common clock), if that is only a small part of a capture without steps."""
     in_work: WindowTimes | None
-    """Times in `at_work`."""
     by_step: list[WindowTimes]
     ranges: list[RangeTimes]
-    """The ranges with most time first."""
     gpu_times: dict[int, GpuTime]
-    """The time of each GPU with any activity, by row."""
 
 
 def compute_efficiency(job: Job, waits: Waits) -> Efficiency:

@@ -50,14 +50,16 @@ class GpuGroup(NamedTuple):
 
 
 class GpuPart(NamedTuple):
-    """Totals of some GPUs, with the ranges of their reports, their idle time (ns) by range, and all their time."""
+    """Totals of some GPUs, with the ranges of their reports.
+
+    `idle_by_range`: their idle time (ns) by range, in the whole time and in the work in it. `times`: of the GPUs with
+    any activity, by row.
+    """
 
     totals: times.Totals
     keys: list[RangeKey]
     idle_by_range: list[dict[str, int]]
-    """In the whole time, and in the work in it."""
     times: dict[int, GpuTime]
-    """By row, of the GPUs with any activity."""
 
 
 def measure_all_gpus(job: Job, waits: Waits, devices: Devices, plan: WindowPlan) -> Iterator[GpuPart]:
@@ -198,10 +200,12 @@ def _sum_by_range(pieces: IdlePieces, windows: Sequence[tuple[int, int]]) -> dic
 
 
 class HostPart(NamedTuple):
-    """Totals of some main threads, with the ranges of their reports: how often each occurs, on how many tasks."""
+    """Totals of some main threads, with the ranges of their reports: how often each occurs, on how many tasks.
+
+    `node`: that of the threads; None without threads.
+    """
 
     node: int | None
-    """Node of the threads; None without threads."""
     totals: Totals
     keys: list[RangeKey]
     occurrences: IntArray

@@ -56,14 +56,16 @@ class RangeWindows(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class WindowPlan(ValueClass):
-    """The windows of a job that do not depend on ranges (ns, on the common clock)."""
+    """The windows of a job that do not depend on ranges (ns, on the common clock).
+
+    `work`: from the first step that counts to the last, or without steps the time in which GPUs work; else empty.
+    `captures`: the captured time of each report.
+    """
 
     whole: list[tuple[int, int]]
     work: list[tuple[int, int]]
-    """From the first step that counts to the last, or without steps the time in which GPUs work; else empty."""
     steps: Steps | None
     captures: list[tuple[int, int] | None]
-    """The captured time of each report."""
 
     @property
     def first_range(self) -> int:

@@ -27,7 +27,6 @@ from nsys2prv_ng.objects.tree import group_by_shared_rows
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.reading.opened_events import load_source_records
-from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.sources.shared.reasons import UNCHANGED
@@ -58,18 +57,20 @@ NO_VALUES = CoveredValues()
 
 @dataclass(eq=False, repr=False)
 class MetricSums(ValueClass):
-    """Values of a metric on a row's GPU (in the trace), in the unit of `event_type`, and how long they are in force."""
+    """Values of a metric on a row's GPU (in the trace), in the unit of `event_type`, and how long they are in force.
+
+    `weighted`: sum of value x ns for which it is in force. `covered`: sums over the values in parts of the time, by the
+    name of the PartsOfTime and the number of the part.
+    """
 
     row: int
     event_type: EventType
     weighted: float
-    """Sum of value x ns for which it is in force."""
     ns: int
     low: float
     high: float
     samples: int
     covered: Mapping[tuple[str, int], CoveredValues]
-    """Sums over the values in parts of the time, by the name of the PartsOfTime and the number of the part."""
 
     def add(self, more: MetricSums) -> MetricSums:
         """Return the sums over these values and more values of the same metric."""
@@ -93,16 +94,15 @@ class MetricSums(ValueClass):
 
 
 class PartsOfTime(NamedTuple):
-    """Parts of the time, in which some metrics have means of their own."""
+    """Parts of the time, in which some metrics have means of their own: those that it `concerns`.
+
+    `find` returns the number of the part that each of n times on a row (of the trace), from start to end (ns), is in;
+    -1 for none.
+    """
 
     name: str
     concerns: Callable[[EventType], bool]
-    """Whether a metric has such means."""
     find: Callable[[int, IntArray, IntArray], IntArray]
-    """Return the number of the part that each of n times on a row (of the trace) is in; -1 for none.
-
-    Times are from start to end (ns).
-    """
 
 
 MetricsByRow = dict[tuple[int, str, str], MetricSums]
@@ -332,7 +332,10 @@ def _group_sampled(job: Job) -> list[list[_SampledReport]]:
 
 
 class SampleColumns(NamedTuple):
-    """Columns of a report's records, and the lines among them that are samples on one row, by time."""
+    """Columns of a report's records, and the lines among them that are samples on one row, by time.
+
+    `begins` marks the samples at which no earlier value is in force.
+    """
 
     time: IntArray
     first: IntArray
@@ -340,7 +343,6 @@ class SampleColumns(NamedTuple):
     value: IntArray
     lines: IntArray
     begins: BoolArray
-    """Marks the samples at which no earlier value is in force."""
 
 
 class Samples(NamedTuple):
@@ -351,10 +353,20 @@ class Samples(NamedTuple):
     columns: SampleColumns
 
 
-def make_samples(row: int, report: ReportRecords, records: Records, lines: IntArray, begins: BoolArray) -> Samples:
-    """Return the samples of a row at these lines of a report's records. `begins`: as in SampleColumns."""
+def make_samples(
+    job: Job, report: int, row: int, records: Records, lines: IntArray, *, breaks_at_gaps: bool
+) -> Samples:
+    """Return the samples of a row at these lines, by time, of a report's records.
+
+    No earlier value is in force at the first one in a window nor, if the caller says so, after a gap.
+    """
+    time = records.time[lines]
+    window = np.searchsorted(np.array([low for low, _ in job.scope.windows], np.int64), time, "right")
+    begins = np.diff(window, prepend=-1) != 0
+    if breaks_at_gaps:
+        begins |= np.diff(time, prepend=time[:1]) > MOST_PERIODS * measure_period(time)
     columns = SampleColumns(records.time, records.first, records.handle, records.value, lines, begins)
-    return Samples(row, report.labels.types, columns)
+    return Samples(row, job.reports[report].labels.types, columns)
 
 
 def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[Samples]:
@@ -369,14 +381,4 @@ def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[Samples
             is_shared = sum(row in other.rows for other in group) > 1
             if is_shared:
                 lines = lines[add_to_series(series, row, records.time[lines])]
-            begins = mark_begins(records.time[lines], [low for low, _ in job.scope.windows], breaks_at_gaps=is_shared)
-            yield make_samples(row, job.reports[report.number], records, lines, begins)
-
-
-def mark_begins(time: IntArray, lows: Sequence[int], *, breaks_at_gaps: bool) -> BoolArray:
-    """Mark the samples (n sorted times) at which no earlier value is in force: in a new window, or after a gap."""
-    window = np.searchsorted(np.array(lows, np.int64), time, "right")
-    begins = np.diff(window, prepend=-1) != 0
-    if breaks_at_gaps:
-        begins |= np.diff(time, prepend=time[:1]) > MOST_PERIODS * measure_period(time)
-    return begins
+            yield make_samples(job, report.number, row, records, lines, breaks_at_gaps=is_shared)

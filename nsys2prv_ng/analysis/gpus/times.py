@@ -44,13 +44,15 @@ from nsys2prv_ng.records.store import Store
 
 
 class GpuTime(NamedTuple):
-    """Time of a GPU by activity, its gaps, and their causes as `sum_causes` returns them; None if none is known."""
+    """Time of a GPU by activity, its gaps, and their causes as `sum_causes` returns them; None if none is known.
+
+    `longest_at`: start of the longest gap (ns, on the common clock).
+    """
 
     activity: Activity = NO_ACTIVITY
     gaps: int = 0
     longest_ns: int = 0
     longest_at: int | None = None
-    """Start of the longest gap (ns, on the common clock)."""
     causes: Table | None = None
 
 

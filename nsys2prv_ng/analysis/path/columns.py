@@ -33,61 +33,68 @@ class PlaceNumbers(NamedTuple):
 
 
 class PathOperations(NamedTuple):
-    """n device operations, ordered by stream and start. Times in ns on the common clock."""
+    """n device operations, ordered by stream and start. Times in ns on the common clock.
+
+    - `thread`: that of the launch call; NONE if it is not known.
+    - `until`: when an NCCL kernel stopped waiting; for other operations, their start.
+    - `culprit`: the operation that the NCCL kernel waited for; NONE if it did not wait, LOST if the records are
+      missing.
+    - `stream`: number of the stream, unique over all reports; `device`: of the device within its process, likewise.
+    - `launched`: start of the launch call, for a node of a CUDA graph the launch of the graph; NEVER if it is not
+      known.
+    - `producer`: the operation that a CUDA event made the stream wait for; the last to end if there are several; NONE
+      without one.
+    - `kind`: OPERATION, MOVING or NOT_SPLIT.
+    """
 
     begin: IntArray
     end: IntArray
     thread: IntArray
-    """Thread of the launch call; NONE if it is not known."""
     until: IntArray
-    """When an NCCL kernel stopped waiting; for other operations, their start."""
     culprit: IntArray
-    """The operation that the NCCL kernel waited for; NONE if it did not wait, LOST if the records are missing."""
     process: IntArray
     stream: IntArray
-    """Number of the stream, unique over all reports."""
     device: IntArray
-    """Number of the device within its process, unique over all reports."""
     launched: IntArray
-    """Start of the launch call, for a node of a CUDA graph the launch of the graph; NEVER if it is not known."""
     producer: IntArray
-    """Operation that a CUDA event made the stream wait for; the last to end if there are several; NONE without one."""
     kind: IntArray
-    """OPERATION, MOVING or NOT_SPLIT."""
 
 
 class PathCalls(NamedTuple):
-    """n calls of host threads, ordered by thread and start. Calls of one thread do not overlap. Times in ns."""
+    """n calls of host threads, ordered by thread and start. Calls of one thread do not overlap. Times in ns.
+
+    - `until`: when an MPI call stopped waiting for another rank.
+    - `culprit`: the thread of that rank; NONE if the call did not wait, LOST if the records of the rank are missing.
+    - `culprit_begin`: when the call of that rank started.
+    - `sync`: what the call waits for: NO_SYNC or another SYNC_ constant.
+    - `target`: the operation, stream or device that it waits for.
+    - `since`: when the wait started. If a thread polls an event, that is before the start of the call.
+    """
 
     begin: IntArray
     end: IntArray
     thread: IntArray
     until: IntArray
-    """When an MPI call stopped waiting for another rank."""
     culprit: IntArray
-    """The thread of that rank; NONE if the call did not wait, LOST if the records of the rank are missing."""
     sync: IntArray
-    """What the call waits for: NO_SYNC or another SYNC_ constant."""
     target: IntArray
-    """The operation, stream or device that the call waits for."""
     since: IntArray
-    """When the wait started. If a thread polls an event, that is before the start of the call."""
     culprit_begin: IntArray
-    """When the call of that rank started."""
 
 
 class PathThreads(NamedTuple):
-    """n threads: process, index of the first call (n + 1), and whether the thread launches kernels. Times in ns."""
+    """n threads: process, index of the first call (n + 1), and whether the thread launches kernels. Times in ns.
+
+    `shortest_wait`: the shortest OS runtime call that its report records; a longer wait would be visible as a call.
+    `creator`: the thread that created it, NONE for a thread that existed from the start; `created`: when.
+    """
 
     process: IntArray
     first: IntArray
     launches: BoolArray
     shortest_wait: IntArray
-    """Shortest OS runtime call that its report records: a longer wait would be visible as a call."""
     creator: IntArray
-    """The thread that created it; NONE for a thread that existed from the start."""
     created: IntArray
-    """When it was created."""
 
 
 class PathEvents(NamedTuple):
@@ -126,14 +133,15 @@ class Segments(NamedTuple):
 
 
 class PathLists(NamedTuple):
-    """Lists of operations and threads by stream and process. Fields `*_first` are the n + 1 limits of n groups."""
+    """Lists of operations and threads by stream and process. Fields `*_first` are the n + 1 limits of n groups.
+
+    `by_end`: operations, ordered by process and end. `launching`: threads that launch kernels, ordered by process.
+    """
 
     stream_first: IntArray
     by_end: IntArray
-    """Operations, ordered by process and end."""
     process_first: IntArray
     launching: IntArray
-    """Threads that launch kernels, ordered by process."""
     launching_first: IntArray
 
 

@@ -31,32 +31,33 @@ from nsys2prv_ng.steps.steps import Steps
 class CriticalPath(NamedTuple):
     """n segments of the critical path, in the order of time: their lengths add up to the windows. Times in ns.
 
-    `row` is a row of the whole tree: the stream or thread on which the path runs or on which an operation will start.
+    - `steps`: those that make up the only window; None if the user chose another time, or without steps.
+    - `row`: row of the whole tree: the stream or thread on which the path runs or on which an operation will start.
+    - `kind`: one of event_types.PATH_KINDS.
+    - `name`: index in `names` of the operation or call; NONE for other segments.
+    - `range`: index in `ranges` of the thread's innermost NVTX range, or of the one that launched the operation; or
+      NONE.
+    - `operation`: number of the kernel, copy or call that the segment is a piece of; NONE for host code.
+    - `mean`: for each of `names`, the time (ns) of its operations within the windows without waiting, on the path or
+      not. It is the mean over the GPUs of processes, and 0 for calls. NCCL kernels that are not split do not count.
+    - `followed`: number of waits for other ranks at which the path changed lanes.
+    - `unsure`: how many of these led to a rank that only seems to be the last: clocks are too uncertain to be sure.
     """
 
     windows: list[tuple[int, int]]
     steps: Steps | None
-    """The steps that make up the only window; None if the user chose another time, or without steps."""
     begin: IntArray
     end: IntArray
     row: IntArray
     kind: IntArray
-    """One of event_types.PATH_KINDS."""
     name: IntArray
-    """Index in `names` of the operation or call; NONE for other segments."""
     range: IntArray
-    """Index in `ranges` of the thread's innermost NVTX range, or of the one that launched the operation; or NONE."""
     operation: IntArray
-    """Number of the kernel, copy or call that the segment is a piece of; NONE for host code."""
     names: list[str]
     ranges: list[str]
     mean: IntArray
-    """For each of `names`, the time (ns) of its operations within the windows without waiting, on the path or not. It
-    is the mean over the GPUs of processes, and 0 for calls. NCCL kernels that are not split do not count."""
     followed: int
-    """Number of waits for other ranks at which the path changed lanes."""
     unsure: int
-    """How many of these led to a rank that only seems to be the last: clocks are too uncertain to be sure."""
 
     @property
     def length(self) -> IntArray:

@@ -42,21 +42,25 @@ from nsys2prv_ng.value_class import ValueClass
 class Lanes(ValueClass):
     """Operations, calls and threads of a job, with their rows (of the whole tree) and names.
 
-    The columns of operations and calls are rows of the tables that the walk reads, so that memory has them once.
+    The columns of operations and calls are rows of `tables`, which the walk reads, so that memory has them once.
+
+    - `is_unsure`: whether the culprit of an operation only seems to be last: clocks are too uncertain to be sure.
+    - `operation_kind`: COMPUTE, COMMUNICATION, MEMORY, COMMUNICATING_COPY, HOST_FUNCTION, or WHOLE_GRAPH for a graph
+      traced as a whole that may contain NCCL.
+    - `launch`: the operation whose launch counts: itself, or for a node of a CUDA graph an earlier node; else NONE.
+    - `thread_place`: place of each thread in its report.
+    - `thread_first`, `thread_last`: first and last time (ns) of each thread's events; first > last without events.
+    - `is_main`: whether a thread is the main thread of a process with GPU, MPI or NCCL events; if no process has any,
+      of any.
     """
 
     tables: PathTables
-    """What the walk reads."""
     operations: PathOperations
     is_unsure: BoolArray
-    """Whether the culprit of an operation only seems to be last: clocks are too uncertain to be sure."""
     operation_row: IntArray
     operation_name: IntArray
     operation_kind: IntArray
-    """COMPUTE, COMMUNICATION, MEMORY, COMMUNICATING_COPY, HOST_FUNCTION, or WHOLE_GRAPH for a graph traced as a whole
-    that may contain NCCL."""
     launch: IntArray
-    """The operation whose launch counts: itself, or for a node of a CUDA graph an earlier node; else NONE."""
     calls: PathCalls
     call_name: IntArray
     call_kind: IntArray
@@ -64,13 +68,10 @@ class Lanes(ValueClass):
     threads: PathThreads
     thread_row: IntArray
     thread_place: IntArray
-    """Place of each thread in its report."""
     thread_report: IntArray
     thread_first: IntArray
-    """First and last time (ns) of each thread's events; first > last without events."""
     thread_last: IntArray
     is_main: BoolArray
-    """Whether a thread is the main thread of a process with GPU, MPI or NCCL events; if no process has any, of any."""
     names: list[str]
 
 

@@ -22,52 +22,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from nsys2prv_ng.analysis.path.columns import (
-    AFTER,
-    BEGIN,
-    CALL,
-    CODE,
-    CREATED,
-    CREATOR,
-    CULPRIT,
-    CULPRIT_BEGIN,
-    DEVICE,
-    END,
-    FIRST,
-    GAP,
-    KIND,
-    LAUNCH,
-    LAUNCHED,
-    LOST,
-    MOVING,
-    NEVER,
-    NONE,
-    OUTSIDE,
-    PROCESS,
-    PRODUCER,
-    SHORTEST_WAIT,
-    SINCE,
-    STREAM,
-    SYNC,
-    SYNC_DEVICE,
-    SYNC_OPERATION,
-    SYNC_PROCESS,
-    SYNC_STREAM,
-    SYNC_THREAD,
-    TARGET,
-    THREAD,
-    UNKNOWN,
-    UNTIL,
-    PathLists,
-    PathTables,
-    PathThreads,
-    Segments,
-    Start,
-)
+from nsys2prv_ng.analysis.path import columns as path
+from nsys2prv_ng.analysis.path.columns import NONE, PathLists, PathTables, PathThreads, Segments, Start
 from nsys2prv_ng.analysis.waits.late_origins import ENDED_AFTER_NS, ENDED_BEFORE_NS, PROMPT_NS
 from nsys2prv_ng.arrays.row_keys import sort_rows
 from nsys2prv_ng.arrays.types import IntArray, IntTable
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.runtime.kernels import search
 
 HANDED_OVER_NS = 20_000
 """Shortest time (ns) without calls in which a thread may have waited for another one: PyTorch's calls follow each other
@@ -88,25 +49,25 @@ def walk(tables: PathTables, start: Start, window: tuple[int, int]) -> Segments:
     low, high = window
     segments = np.empty((6, _SEGMENTS), np.int64)
     count, time = 0, high
-    if start.operation >= 0 and tables.operations[END, start.operation] < high:
-        time = tables.operations[END, start.operation]
-        segments[:, 0] = time, high, UNKNOWN, start.operation, NONE, NONE
+    if start.operation >= 0 and tables.operations[path.END, start.operation] < high:
+        time = tables.operations[path.END, start.operation]
+        segments[:, 0] = time, high, path.UNKNOWN, start.operation, NONE, NONE
         count = 1
     state = np.array([start.operation, start.thread, time, 0])
     while (count := _walk(tables, segments, count, state, low)) > segments.shape[1] - _MOST_ADDED:
         segments = np.concatenate([segments, np.empty_like(segments)], axis=1)
     k, t, time, _ = state
     if time > low:
-        segments[:, count] = low, time, UNKNOWN, k, t, NONE
+        segments[:, count] = low, time, path.UNKNOWN, k, t, NONE
         count += 1
     return Segments(*segments[:, :count])
 
 
 def join_tables(operations: IntTable, calls: IntTable, threads: PathThreads) -> PathTables:
     """Return all that the walk reads, given the tables of operations and calls."""
-    stream, process, end = operations[STREAM], operations[PROCESS], operations[END]
+    stream, process, end = operations[path.STREAM], operations[path.PROCESS], operations[path.END]
     # Calls may wait for a stream without any operation.
-    awaited = calls[TARGET][calls[SYNC] == SYNC_STREAM]
+    awaited = calls[path.TARGET][calls[path.SYNC] == path.SYNC_STREAM]
     streams = np.arange(max(column.max(initial=NONE) for column in (stream, awaited)) + 2)
     processes = np.arange(max(column.max(initial=NONE) for column in (process, threads.process)) + 2)
     by_end = sort_rows(process, end)
@@ -142,7 +103,7 @@ def _walk(tables: PathTables, segments: IntTable, count: int, state: IntArray, l
                 count, k, t, now = _leave_begin(operations, lists, segments, count, k, now, low)
         else:
             c = find_call(calls, threads, t, now)
-            if c >= 0 and calls[END, c] >= now:
+            if c >= 0 and calls[path.END, c] >= now:
                 count, k, t, now = _leave_call(tables, segments, count, c, now, low)
             else:
                 count, t, now = _leave_code(tables, segments, count, t, c, now, low)
@@ -175,19 +136,19 @@ def _leave_operation(
     operations: IntTable, segments: IntTable, count: int, k: int, now: int, low: int
 ) -> tuple[int, int, int]:
     """Go back to the start of an operation, or of the one that it waited for: (segments, operation, time)."""
-    culprit = operations[CULPRIT, k]
-    began = operations[BEGIN, k]
+    culprit = operations[path.CULPRIT, k]
+    began = operations[path.BEGIN, k]
     if culprit >= 0:
         # The culprit started last: data move from then on, and its start has a cause of its own.
-        began = max(low, min(now, operations[BEGIN, culprit]))
-        return _add(segments, count, began, now, MOVING, k, NONE, NONE), culprit, began
-    if culprit == LOST:
-        moved = max(low, min(now, operations[UNTIL, k]))
+        began = max(low, min(now, operations[path.BEGIN, culprit]))
+        return _add(segments, count, began, now, path.MOVING, k, NONE, NONE), culprit, began
+    if culprit == path.LOST:
+        moved = max(low, min(now, operations[path.UNTIL, k]))
         began = max(low, min(moved, began))
-        count = _add(segments, count, moved, now, MOVING, k, NONE, NONE)
-        return _add(segments, count, began, moved, OUTSIDE, k, NONE, NONE), k, began
+        count = _add(segments, count, moved, now, path.MOVING, k, NONE, NONE)
+        return _add(segments, count, began, moved, path.OUTSIDE, k, NONE, NONE), k, began
     began = max(low, min(now, began))
-    return _add(segments, count, began, now, operations[KIND, k], k, NONE, NONE), k, began
+    return _add(segments, count, began, now, operations[path.KIND, k], k, NONE, NONE), k, began
 
 
 @compiled
@@ -198,8 +159,8 @@ def _leave_begin(
     cause, time, kind = find_cause(operations, k, now, lists)
     time = max(low, time)
     count = _add(segments, count, time, now, kind, k, NONE, NONE)
-    if kind == LAUNCH:
-        return count, np.int64(NONE), operations[THREAD, k], time
+    if kind == path.LAUNCH:
+        return count, np.int64(NONE), operations[path.THREAD, k], time
     return count, cause, np.int64(NONE), time
 
 
@@ -212,27 +173,27 @@ def _leave_call(
 ) -> tuple[int, int, int, int]:
     """Go back from within a call to what it waited for, else to its start: (segments, operation, thread, time)."""
     operations, calls, threads, lists = tables
-    t = calls[THREAD, c]
-    if calls[SYNC, c] == SYNC_THREAD:
-        other, time, waits = find_active(calls, threads, lists, t, calls[BEGIN, c], now)
+    t = calls[path.THREAD, c]
+    if calls[path.SYNC, c] == path.SYNC_THREAD:
+        other, time, waits = find_active(calls, threads, lists, t, calls[path.BEGIN, c], now)
         if other >= 0:
             time = max(low, time if waits else now)
-            return _add(segments, count, time, now, CALL, NONE, t, c), np.int64(NONE), other, time
+            return _add(segments, count, time, now, path.CALL, NONE, t, c), np.int64(NONE), other, time
     last = find_waited(operations, calls, threads, lists, c, now)
-    culprit = calls[CULPRIT, c]
-    if last >= 0 and (culprit == NONE or calls[UNTIL, c] <= operations[END, last]):
-        time = max(low, operations[END, last])
-        return _add(segments, count, time, now, CALL, NONE, t, c), last, np.int64(NONE), time
-    if culprit >= 0 and calls[CULPRIT_BEGIN, c] <= now:
+    culprit = calls[path.CULPRIT, c]
+    if last >= 0 and (culprit == NONE or calls[path.UNTIL, c] <= operations[path.END, last]):
+        time = max(low, operations[path.END, last])
+        return _add(segments, count, time, now, path.CALL, NONE, t, c), last, np.int64(NONE), time
+    if culprit >= 0 and calls[path.CULPRIT_BEGIN, c] <= now:
         # The late call started there: what its thread did before counts.
-        time = max(low, calls[CULPRIT_BEGIN, c])
-        return _add(segments, count, time, now, CALL, NONE, t, c), np.int64(NONE), culprit, time
-    begin = max(low, calls[BEGIN, c])
+        time = max(low, calls[path.CULPRIT_BEGIN, c])
+        return _add(segments, count, time, now, path.CALL, NONE, t, c), np.int64(NONE), culprit, time
+    begin = max(low, calls[path.BEGIN, c])
     moved = begin
-    if culprit == LOST:
-        moved = max(begin, min(now, calls[UNTIL, c]))
-    count = _add(segments, count, moved, now, CALL, NONE, t, c)
-    return _add(segments, count, begin, moved, OUTSIDE, NONE, t, c), np.int64(NONE), t, begin
+    if culprit == path.LOST:
+        moved = max(begin, min(now, calls[path.UNTIL, c]))
+    count = _add(segments, count, moved, now, path.CALL, NONE, t, c)
+    return _add(segments, count, begin, moved, path.OUTSIDE, NONE, t, c), np.int64(NONE), t, begin
 
 
 @compiled
@@ -243,13 +204,13 @@ def _leave_code(
     _, calls, threads, lists = tables
     other, time = np.int64(NONE), np.int64(low)
     if c >= 0:
-        time = calls[END, c]
-    elif threads[CREATOR, t] >= 0 and threads[CREATED, t] >= low:
-        other, time = threads[CREATOR, t], min(now, threads[CREATED, t])
-    if other < 0 and HANDED_OVER_NS <= now - time < threads[SHORTEST_WAIT, t]:
+        time = calls[path.END, c]
+    elif threads[path.CREATOR, t] >= 0 and threads[path.CREATED, t] >= low:
+        other, time = threads[path.CREATOR, t], min(now, threads[path.CREATED, t])
+    if other < 0 and HANDED_OVER_NS <= now - time < threads[path.SHORTEST_WAIT, t]:
         other, time, _ = find_active(calls, threads, lists, t, time, now)
     time = max(low, time)
-    return _add(segments, count, time, now, CODE, NONE, t, NONE), other if other >= 0 else t, time
+    return _add(segments, count, time, now, path.CODE, NONE, t, NONE), other if other >= 0 else t, time
 
 
 # ---- causes ----------------------------------------------------------------------------------------------------------
@@ -265,32 +226,32 @@ _MOST_ENDS = 1024
 def find_cause(operations: IntTable, k: int, now: int, lists: PathLists) -> tuple[int, int, int]:
     """Return what let operation k start: (operation or NONE; when; LAUNCH, GAP or UNKNOWN)."""
     latest = np.int64(now + ENDED_AFTER_NS)
-    first = lists.stream_first[operations[STREAM, k]]
+    first = lists.stream_first[operations[path.STREAM, k]]
     cause = _find_last_ended(operations, k - 1, first, latest)
-    time = np.int64(NEVER)
+    time = np.int64(path.NEVER)
     if cause >= 0:
-        time = operations[END, cause]
-    producer = operations[PRODUCER, k]
-    if producer >= 0 and time < operations[END, producer] <= latest:
-        cause, time = producer, operations[END, producer]
-    is_launched = operations[THREAD, k] >= 0 and operations[LAUNCHED, k] >= time
+        time = operations[path.END, cause]
+    producer = operations[path.PRODUCER, k]
+    if producer >= 0 and time < operations[path.END, producer] <= latest:
+        cause, time = producer, operations[path.END, producer]
+    is_launched = operations[path.THREAD, k] >= 0 and operations[path.LAUNCHED, k] >= time
     if is_launched:
-        time = operations[LAUNCHED, k]
-    if time == NEVER or now - time > (PROMPT_NS if is_launched else ENDED_BEFORE_NS):
+        time = operations[path.LAUNCHED, k]
+    if time == path.NEVER or now - time > (PROMPT_NS if is_launched else ENDED_BEFORE_NS):
         # Operations of a stream overlap if one may start before the operation before it has ended.
         running = _find_running(operations, k, first, latest)
         if running >= 0:
-            return running, np.int64(now), GAP
+            return running, np.int64(now), path.GAP
         near = _find_near(operations, k, now - ENDED_BEFORE_NS, latest, lists)
-        if near < 0 and time == NEVER:
-            near = _find_near(operations, k, np.int64(NEVER), latest, lists)
+        if near < 0 and time == path.NEVER:
+            near = _find_near(operations, k, np.int64(path.NEVER), latest, lists)
         if near >= 0:
-            return near, min(now, operations[END, near]), GAP
+            return near, min(now, operations[path.END, near]), path.GAP
     if is_launched:
-        return np.int64(NONE), min(now, time), LAUNCH
+        return np.int64(NONE), min(now, time), path.LAUNCH
     if cause < 0:
-        return np.int64(NONE), time, UNKNOWN
-    return cause, min(now, time), GAP
+        return np.int64(NONE), time, path.UNKNOWN
+    return cause, min(now, time), path.GAP
 
 
 @compiled
@@ -301,9 +262,9 @@ def _find_last_ended(operations: IntTable, k: int, first: int, latest: int) -> i
     """
     best = np.int64(NONE)
     for i in range(k, max(first, k - _MOST_OVERLAPS + 1) - 1, -1):
-        if best >= 0 and operations[END, i] <= operations[BEGIN, best]:
+        if best >= 0 and operations[path.END, i] <= operations[path.BEGIN, best]:
             break
-        if operations[END, i] <= latest and (best < 0 or operations[END, i] > operations[END, best]):
+        if operations[path.END, i] <= latest and (best < 0 or operations[path.END, i] > operations[path.END, best]):
             best = i
     return best
 
@@ -312,7 +273,7 @@ def _find_last_ended(operations: IntTable, k: int, first: int, latest: int) -> i
 def _find_running(operations: IntTable, k: int, first: int, time: int) -> int:
     """Return the last operation before k on its stream that ends after a time (ns); NONE without one."""
     for i in range(k - 1, max(first, k - _MOST_OVERLAPS) - 1, -1):
-        if operations[END, i] > time:
+        if operations[path.END, i] > time:
             return i
     return NONE
 
@@ -323,18 +284,19 @@ def _find_near(operations: IntTable, k: int, earliest: int, latest: int, lists: 
 
     NONE without one.
     """
-    first, after = lists.process_first[operations[PROCESS, k]], lists.process_first[operations[PROCESS, k] + 1]
+    process = operations[path.PROCESS, k]
+    first, after = lists.process_first[process], lists.process_first[process + 1]
     i = _search_ends(operations, lists.by_end, first, after, latest)
     lowest = max(first, i - _MOST_ENDS)
     while i > lowest:
         i -= 1
         other = lists.by_end[i]
-        if operations[END, other] < earliest:
+        if operations[path.END, other] < earliest:
             break
         if (
-            operations[STREAM, other] != operations[STREAM, k]
-            and operations[DEVICE, other] == operations[DEVICE, k]
-            and operations[BEGIN, other] < operations[BEGIN, k]
+            operations[path.STREAM, other] != operations[path.STREAM, k]
+            and operations[path.DEVICE, other] == operations[path.DEVICE, k]
+            and operations[path.BEGIN, other] < operations[path.BEGIN, k]
         ):
             return other
     return NONE
@@ -345,7 +307,7 @@ def _search_ends(operations: IntTable, by_end: IntArray, low: int, high: int, ti
     """Return the index of the first operation in by_end[low:high] that ends after a time (ns), or `high`."""
     while low < high:
         middle = (low + high) // 2
-        if operations[END, by_end[middle]] <= time:
+        if operations[path.END, by_end[middle]] <= time:
             low = middle + 1
         else:
             high = middle
@@ -355,47 +317,36 @@ def _search_ends(operations: IntTable, by_end: IntArray, low: int, high: int, ti
 @compiled
 def find_call(calls: IntTable, threads: IntTable, thread: int, now: int) -> int:
     """Return the last call of a thread that starts before a time (ns); NONE without one."""
-    first, last = threads[FIRST, thread], threads[AFTER, thread]
-    c = _search_begins(calls, first, last, now) - 1
+    first, last = threads[path.FIRST, thread], threads[path.AFTER, thread]
+    c = search(calls[path.BEGIN], first, last, now) - 1
     return c if c >= first else NONE
-
-
-@compiled
-def _search_begins(table: IntTable, low: int, high: int, time: int) -> int:
-    """Return the first of the items low to high of a table that begins at a time (ns) or later, or `high`."""
-    while low < high:
-        middle = (low + high) // 2
-        if table[BEGIN, middle] < time:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @compiled
 def find_waited(operations: IntTable, calls: IntTable, threads: IntTable, lists: PathLists, c: int, now: int) -> int:
     """Return the operation that a call waited for, if it ended within the call and by `now` (ns); else NONE."""
-    sync, target, since = calls[SYNC, c], calls[TARGET, c], calls[SINCE, c]
-    if sync == SYNC_OPERATION:
-        return target if since < operations[END, target] <= now else NONE
-    if sync == SYNC_STREAM:
+    sync, target, since = calls[path.SYNC, c], calls[path.TARGET, c], calls[path.SINCE, c]
+    if sync == path.SYNC_OPERATION:
+        return target if since < operations[path.END, target] <= now else NONE
+    if sync == path.SYNC_STREAM:
         first, after = lists.stream_first[target], lists.stream_first[target + 1]
-        i = _search_begins(operations, first, after, now) - 1
+        i = search(operations[path.BEGIN], first, after, now) - 1
         # The call does not wait for what another thread launched meanwhile.
-        while i >= first and operations[LAUNCHED, i] > since:
+        while i >= first and operations[path.LAUNCHED, i] > since:
             i -= 1
         last = _find_last_ended(operations, i, first, now)
-        return last if last >= 0 and operations[END, last] > since else NONE
-    if sync in (SYNC_DEVICE, SYNC_PROCESS):
-        process = threads[PROCESS, calls[THREAD, c]]
+        return last if last >= 0 and operations[path.END, last] > since else NONE
+    if sync in (path.SYNC_DEVICE, path.SYNC_PROCESS):
+        process = threads[path.PROCESS, calls[path.THREAD, c]]
         first = lists.process_first[process]
         i = _search_ends(operations, lists.by_end, first, lists.process_first[process + 1], now)
         while i > first:
             i -= 1
             last = lists.by_end[i]
-            if operations[END, last] <= since:
+            if operations[path.END, last] <= since:
                 break
-            if operations[LAUNCHED, last] <= since and (sync == SYNC_PROCESS or operations[DEVICE, last] == target):
+            is_awaited = sync == path.SYNC_PROCESS or operations[path.DEVICE, last] == target
+            if is_awaited and operations[path.LAUNCHED, last] <= since:
                 return last
     return NONE
 
@@ -410,7 +361,7 @@ def find_active(
     thread: (NONE, `after`, False). Only the process's other threads that launch kernels count.
     """
     other, time, waits = np.int64(NONE), np.int64(after), False
-    process = threads[PROCESS, thread]
+    process = threads[path.PROCESS, thread]
     for n in range(lists.launching_first[process], lists.launching_first[process + 1]):
         i = lists.launching[n]
         if i == thread:
@@ -418,8 +369,8 @@ def find_active(
         c = find_call(calls, threads, i, now)
         if c < 0:
             continue
-        is_waiting = calls[SYNC, c] == SYNC_THREAD and calls[END, c] >= now
-        last = calls[BEGIN, c] if is_waiting else min(calls[END, c], now)
+        is_waiting = calls[path.SYNC, c] == path.SYNC_THREAD and calls[path.END, c] >= now
+        last = calls[path.BEGIN, c] if is_waiting else min(calls[path.END, c], now)
         if last > time:
             other, time, waits = i, last, is_waiting
     return other, time, waits

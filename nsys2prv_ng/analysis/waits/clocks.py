@@ -209,17 +209,16 @@ _MOST_PAIRS = 3
 class Differences(NamedTuple):
     """n pairs of nodes: how much more waits by durations exceed waits by clocks on one node than on the other.
 
-    The values come from the part of the run in which the difference is most certain.
+    The values come from the part of the run in which the difference is most certain. `operations`: those that both
+    nodes take part in, over all parts. `median`: how far (ns) the clock of `one` is ahead of the clock of `other`;
+    `error`: half of its 95 % interval (ns).
     """
 
     one: IntArray
     other: IntArray
     operations: IntArray
-    """Operations that both nodes take part in, over all parts."""
     median: IntArray
-    """How far (ns) the clock of `one` is ahead of the clock of `other`."""
     error: FloatArray
-    """Error of the median (ns): half of its 95 % interval."""
 
 
 def check_clocks(job: Job) -> list[str]:

@@ -23,13 +23,15 @@ _EVER = np.iinfo(np.int64).min
 
 
 class ThreadActivity(NamedTuple):
-    """What a thread was in at any time, as a step function of indices into pairs of a range and a call."""
+    """What a thread was in at any time, as a step function of indices into pairs of a range and a call.
+
+    `range` and `call`: indices of each pair's innermost range and outermost call; NOTHING outside of ranges, and in
+    host code between calls.
+    """
 
     steps: StepFunction
     range: IntArray
-    """Index of each pair's innermost range; NOTHING outside of ranges."""
     call: IntArray
-    """Index of each pair's outermost call; NOTHING in host code between calls."""
 
 
 class HostActivity(NamedTuple):

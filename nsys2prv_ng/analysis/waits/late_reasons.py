@@ -62,37 +62,43 @@ WHY = ["task", "reason", "range", "call", "operation"]
 
 
 class LateReasons(NamedTuple):
-    """n kernels and calls that others waited for, in columns, ordered by row (of the whole tree) and start (ns)."""
+    """n kernels and calls that others waited for, in columns, ordered by row (of the whole tree) and start (ns).
+
+    - `margin`: how much later (ns) it started than the last of the others.
+    - `lateness`: how much later (ns) it started than the median of those that waited for it (the later of two in the
+      middle).
+    - `reason`: one of event_types.LATE_REASONS.
+    - `range`: index of the NVTX range in `names`; NONE if the thread was in no range, or if the range is not known.
+    - `call`: index of the call in `names`; NONE for host code between calls, and if the host was not late.
+    - `operation`: for LATE_DEVICE and LATE_DEPENDENCY, the index in `names` of the operation that ended last; else
+      NONE.
+    - `origin`: if another rank had delayed it, the index of the late kernel of the rank that started the delay; else
+      NONE.
+    - `origin_task`: task of that late kernel (in the whole tree); else NONE.
+    - `report`: index of the report that shows the late thread.
+    - `thread`: place (in that report) of the thread that was late; NONE if the host was not late.
+    - `limit`: when (ns) that thread launched the kernel, or called.
+    - `instance`: for each of the waits, the index of the kernel or call that it waited for; NONE without one.
+    - `costs`: columns WHY (texts, "" for none) and `ns` (waiting of others) by what the late thread was in at each
+      time.
+    """
 
     row: IntArray
     begin: IntArray
     margin: IntArray
-    """How much later (ns) it started than the last of the others."""
     lateness: IntArray
-    """How much later (ns) it started than the median of those that waited for it (the later of two in the middle)."""
     reason: IntArray
-    """One of event_types.LATE_REASONS."""
     range: IntArray
-    """Index of the NVTX range in `names`; NONE if the thread was in no range, or if the range is not known."""
     call: IntArray
-    """Index of the call in `names`; NONE for host code between calls, and if the host was not late."""
     operation: IntArray
-    """For LATE_DEVICE and LATE_DEPENDENCY, the index in `names` of the operation that ended last; else NONE."""
     origin: IntArray
-    """If another rank had delayed it, the index of the late kernel of the rank that started the delay; else NONE."""
     origin_task: IntArray
-    """Task of that late kernel (in the whole tree); else NONE."""
     report: IntArray
-    """Index of the report that shows the late thread."""
     thread: IntArray
-    """Place (in that report) of the thread that was late; NONE if the host was not late."""
     limit: IntArray
-    """When (ns) that thread launched the kernel, or called."""
     names: list[str]
     instance: IntArray
-    """For each of the waits, the index of the kernel or call that it waited for; NONE without one."""
     costs: Table
-    """Columns WHY (texts, "" for none) and `ns` (waiting of others) by what the late thread was in at each time."""
 
 
 def find_reasons(job: Job, waits: Waits, *, name_hosts: bool = True) -> LateReasons:
@@ -134,16 +140,17 @@ _OPEN = 0
 
 
 class _Late(NamedTuple):
-    """n kernels and calls that others waited for, ordered by row and start. Times in ns."""
+    """n kernels and calls that others waited for, ordered by row and start. Times in ns.
+
+    `median`: the median start of those that waited; `waited`: the sum of their waits.
+    """
 
     row: IntArray
     begin: IntArray
     is_mpi: IntArray
     margin: IntArray
     median: IntArray
-    """Median start of those that waited."""
     waited: IntArray
-    """Sum of their waits."""
     waits: SortedWaits
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from nsys2prv_ng.analysis.waits.clocks import Parts
 from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
-from nsys2prv_ng.operations.parts import FROM_ROOT, SYNCHRONISING, TO_ROOT, MessagePairs
+from nsys2prv_ng.operations.parts import FROM_ROOT, SYNCHRONISING, TO_ROOT, MessagePairs, Side
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.runtime.jit import compiled, inlined
 from nsys2prv_ng.sources.shared import reasons
@@ -185,25 +185,6 @@ def _measure_lead(kind: int, root: int, release: int, parts: Parts, bounds: Floa
 
 
 # ---- messages --------------------------------------------------------------------------------------------------------
-
-
-class Side(NamedTuple):
-    """One side of n messages: its kernel or call, and when it arrived."""
-
-    row: IntArray
-    begin: IntArray
-    end: IntArray
-    arrived: IntArray
-    poster: IntArray
-
-    @property
-    def is_known(self) -> BoolArray:
-        """Mark the messages whose call or kernel, in which this side may wait, is known."""
-        return np.asarray((self.begin != NULL) & (self.end != NULL), np.bool_)
-
-    def take(self, which: BoolArray) -> Side:
-        """Return the messages that a mask selects."""
-        return Side._make([column[which] for column in self])
 
 
 def split_side(

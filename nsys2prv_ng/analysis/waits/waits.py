@@ -31,7 +31,7 @@ from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
 from nsys2prv_ng.clock.alignment import LEAST_CAUSAL, NONE
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.matching import Operations
-from nsys2prv_ng.operations.parts import COPIED, LOOSE, STREAM
+from nsys2prv_ng.operations.parts import COPIED, LOOSE, STREAM, Side
 from nsys2prv_ng.report.database import NULL
 
 
@@ -43,7 +43,8 @@ class Waits(NamedTuple):
 
     `until` is when waiting ends and moving starts: begin <= until <= end. `verdict` is SPLIT or why the kernel or call
     is not split: then it is one piece, and `until` is its begin. `culprit` is the row of the rank that released it, and
-    `culprit_begin` is when that rank started; NOBODY if several ranks may have been last. `operation` is the index (in
+    `culprit_begin` is when that rank started; NOBODY if several ranks may have been last. `margin` is how much later
+    the culprit started than the last of the others; for a message, than the other side. `operation` is the index (in
     `Job.operations`) of the collective that decided, -1 for a message and for a kernel or call that was not matched.
     """
 
@@ -55,7 +56,6 @@ class Waits(NamedTuple):
     culprit: IntArray
     culprit_begin: IntArray
     margin: IntArray
-    """How much later the culprit started than the last of the others; for a message, than the other side."""
     operation: IntArray
     is_mpi: BoolArray
 
@@ -240,10 +240,7 @@ def _split_messages(job: Job, clock_of_row: IntArray, bounds: FloatArray) -> lis
     pieces = []
     for joined in job.joined:
         for source, pairs in joined.messages.items():
-            send = rules.Side(pairs.send_row, pairs.send_begin, pairs.send_end, pairs.send_arrived, pairs.sender)
-            receive = rules.Side(
-                pairs.receive_row, pairs.receive_begin, pairs.receive_end, pairs.receive_arrived, pairs.receiver
-            )
+            send, receive = pairs.sides
             is_mpi = source == source_names.MPI
             if is_mpi:
                 waits = mark_waiting_sends(pairs, clock_of_row, bounds)
@@ -254,7 +251,7 @@ def _split_messages(job: Job, clock_of_row: IntArray, bounds: FloatArray) -> lis
 
 
 def _split_side(
-    waiting: rules.Side, other: rules.Side, clock_of_row: IntArray, bounds: FloatArray, *, is_mpi: bool, may_leave: bool
+    waiting: Side, other: Side, clock_of_row: IntArray, bounds: FloatArray, *, is_mpi: bool, may_leave: bool
 ) -> Waits:
     """Split the kernels and calls of one side of messages."""
     known = waiting.is_known

@@ -12,22 +12,8 @@ from nsys2prv_ng.html.colours import HUES, LINES
 from nsys2prv_ng.summary.answer.trust import describe_limits
 from nsys2prv_ng.summary.gpus.table import tabulate_causes, tabulate_gaps, tabulate_gpus
 from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.links import table as links_table
 from nsys2prv_ng.summary.links.numbers import MPI, NCCL, NVLINK, PCIE, Link, LinkNumbers
-from nsys2prv_ng.summary.links.table import (
-    NO_COLLECTIVES,
-    describe_pipeline,
-    describe_slow_links,
-    name_end,
-    name_stage,
-    tabulate_bubbles,
-    tabulate_exchanges,
-    tabulate_link_metrics,
-    tabulate_links,
-    tabulate_links_with_metrics,
-    tabulate_message_rates,
-    tabulate_node_links,
-    tabulate_pipeline,
-)
 from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.summary.waits import table as waits_table
@@ -45,19 +31,15 @@ def make_wait_section(summary: JobSummary) -> Section | None:
     waits = summary.waits
     if waits is None or not waits.operations:
         return None
-    grids = [
-        (waits_table.tabulate_nccl_waits(waits, summary.communication), MOST_RANKS),
-        (waits_table.tabulate_mpi_waits(waits), MOST_RANKS),
-    ]
+    of_ranks = waits_table.tabulate_nccl_waits(waits, summary.communication), waits_table.tabulate_mpi_waits(waits)
+    grids = [(grid, MOST_RANKS) for grid in of_ranks]
     if waits.split:
         excess = waits_table.tabulate_excess(waits, summary.measured_ns, summary.step_count)
         grids += [(waits_table.tabulate_reasons(waits), MOST_ROWS), (excess, MOST_ROWS)]
     blocks: list[Block] = [show_grid(grid, most) for grid, most in grids if grid.rows]
     blocks += [Paragraph(text) for text in describe_limits(waits)]
-    lead = (
-        f"Numbers of {name_time(summary)}. A rank waits in a collective or message until the last rank that it needs"
-        " arrives. The rest of the time is transfer."
-    )
+    lead = f"Numbers of {name_time(summary)}. A rank waits in a collective or message until the last rank that it needs"
+    lead += " arrives. The rest of the time is transfer."
     rank = next((rank for rank, _ in list_stragglers(waits)), None)
     if rank is not None and rank.longest_wait is not None:
         window = format_window(rank.longest_wait.from_ns, rank.longest_wait.to_ns)
@@ -144,11 +126,11 @@ def make_link_section(summary: JobSummary) -> Section | None:
     if links is not None:
         blocks += _show_messages(summary, links)
         about.append("A message moves data from when both sides run, so its rate excludes wait time.")
-        about.append(f"{NO_COLLECTIVES}.")
+        about.append(f"{links_table.NO_COLLECTIVES}.")
         used = {link.library for link in links.links}
         presets += [preset for library, preset in ((NCCL, "basics/nccl"), (MPI, "basics/mpi")) if library in used]
     if metrics:
-        grids = tabulate_link_metrics(metrics), tabulate_links_with_metrics(metrics)
+        grids = links_table.tabulate_link_metrics(metrics), links_table.tabulate_links_with_metrics(metrics)
         blocks += [show_grid(grid, MOST_RANKS) for grid in grids]
         presets += list(dict.fromkeys(_PRESETS.get(metric.link, _NETWORK_PRESET) for metric in metrics))
     return Section("links", "Links", " ".join(about), blocks, presets)
@@ -156,16 +138,18 @@ def make_link_section(summary: JobSummary) -> Section | None:
 
 def _show_messages(summary: JobSummary, links: LinkNumbers) -> list[Block]:
     """Return what is known of messages and all-to-all exchanges."""
-    blocks: list[Block] = [Paragraph(f"Slow link: {text}.") for text in describe_slow_links(summary.links)]
-    blocks += [show_grid(grid) for grid in (tabulate_message_rates(links), tabulate_exchanges(links)) if grid.rows]
+    blocks: list[Block] = [Paragraph(f"Slow link: {text}.") for text in links_table.describe_slow_links(summary.links)]
+    grids = links_table.tabulate_message_rates(links), links_table.tabulate_exchanges(links)
+    blocks += [show_grid(grid) for grid in grids if grid.rows]
     for library in (NCCL, MPI):
         rated = [link for link in links.node_links if link.library == library and link.between_nodes]
         names = [clean_name(node) for node in links.nodes]
-        blocks += _draw(f"{library} messages between nodes", names, rated, tabulate_node_links(links))
-        names, ends = [name_end(end) for end in links.ends], "GPUs" if library == NCCL else "ranks"
+        blocks += _draw(f"{library} messages between nodes", names, rated, links_table.tabulate_node_links(links))
+        names, ends = [links_table.name_end(end) for end in links.ends], "GPUs" if library == NCCL else "ranks"
         for between, where in ((False, "within nodes"), (True, "of different nodes")):
             rated = [link for link in links.links if link.library == library and link.between_nodes == between]
-            blocks += _draw(f"{library} messages between {ends} {where}", names, rated, tabulate_links(links, between))
+            grid = links_table.tabulate_links(links, between)
+            blocks += _draw(f"{library} messages between {ends} {where}", names, rated, grid)
     return blocks
 
 
@@ -194,15 +178,13 @@ def make_pipeline_section(summary: JobSummary) -> Section | None:
         return None
     length = np.maximum(np.array(pipeline.step_ns, np.float64), 1)
     values = np.array([np.array(stage.bubble_by_step) / len(stage.ends) / length for stage in pipeline.stages])
-    names = [name_stage(pipeline, number) for number in range(len(pipeline.stages))]
+    names = [links_table.name_stage(pipeline, number) for number in range(len(pipeline.stages))]
     steps = [str(number) for number in pipeline.steps]
     figure = make_matrix(names, values, HUES["waiting"], lambda share: format_percent(share, 1), columns=steps)
     about = "Share of the step: a row for each stage, a column for each step."
-    bubbles = Matrix("Bubble by stage and step", about, figure, show_grid(tabulate_bubbles(pipeline)))
-    sentence = Paragraph(f"{describe_pipeline(summary.pipeline)}.")
-    blocks: list[Block] = [sentence, show_grid(tabulate_pipeline(pipeline)), bubbles]
-    lead = (
-        f"Numbers of {name_time(summary)}. In the bubble, a stage has nothing to do, because its neighbour has not sent"
-        " yet or none of its work is left. In a send wait, the neighbour is not ready to receive."
-    )
+    bubbles = Matrix("Bubble by stage and step", about, figure, show_grid(links_table.tabulate_bubbles(pipeline)))
+    sentence = Paragraph(f"{links_table.describe_pipeline(summary.pipeline)}.")
+    blocks: list[Block] = [sentence, show_grid(links_table.tabulate_pipeline(pipeline)), bubbles]
+    lead = f"Numbers of {name_time(summary)}. In the bubble, a stage has nothing to do, because its neighbour has not"
+    lead += " sent yet or none of its work is left. In a send wait, the neighbour is not ready to receive."
     return Section("pipeline", "Pipeline", lead, blocks, ["analysis/pipeline_bubble"])

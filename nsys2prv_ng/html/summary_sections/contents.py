@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from nsys2prv_ng.html.blocks import MOST_RANKS, MOST_ROWS, Block, Paragraph, Section, Table, show_grid, show_tree
-from nsys2prv_ng.html.names import drop_quotes
+from nsys2prv_ng.html.page import drop_quotes
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
 from nsys2prv_ng.summary import what_if
 from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency, tabulate_parts
@@ -37,8 +37,8 @@ def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | No
     table = show_grid(tabulate_kernels(summary.kernels, summary.gpus, pictures.kernels), MOST_NAMES)
     lead = (
         f"Numbers of {name_time(summary)}. A histogram counts kernels, from the shortest to the longest duration, on a"
-        " logarithmic axis."
     )
+    lead += " logarithmic axis."
     blocks: list[Block] = [table]
     presets = ["basics/kernels", "analysis/kernel_classes"]
     if summary.activity:
@@ -59,8 +59,8 @@ def make_range_section(summary: JobSummary) -> Section | None:
         return None
     lead = (
         f"Numbers of {name_time(summary)}, of the operations that were launched in each range and in the ranges within"
-        f" it, whenever they ran. {'. '.join([*grid.below, ''])}"
     )
+    lead += f" it, whenever they ran. {'. '.join([*grid.below, ''])}"
     blocks: list[Block] = [show_tree(grid, "range", [node.depth for node in tree], [node.gpu_ns for node in tree])]
     presets = ["analysis/gpu_time_by_range", "basics/nvtx"]
     if (activity := ranges_table.tabulate_range_activity(tree, ranges_table.LEAST_SHARE)).rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from nsys2prv_ng.arrays.types import ByteArray
 from nsys2prv_ng.html import charts
 from nsys2prv_ng.html.blocks import MOST_RANKS, Block, Chart, Map, Paragraph, Section, Table, show_grid
 from nsys2prv_ng.html.colours import HUES, LINES, STRIPS
-from nsys2prv_ng.html.names import quote
+from nsys2prv_ng.html.page import quote
 from nsys2prv_ng.summary.efficiency.windows import describe_steps
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.memory import table as memory_table
@@ -24,7 +24,8 @@ from nsys2prv_ng.text.grid import Bytes, Cell, Grid, Name, Ns, Share, make_colum
 
 _MOST_LINES = len(LINES)
 """Most tasks whose steps have a line each."""
-_PACE_HEIGHT = 190
+_HEIGHT = 190
+_MOST_TICKS = 10
 _MOST_COLUMNS, _MOST_PIXELS = 20_000, 2_000_000
 """Limits of the image of a step that is drawn on the axis of a longer step."""
 _MOST_WARMUP = 4
@@ -41,10 +42,8 @@ def make_heat_map_section(pictures: Pictures) -> Section | None:
     presets = list(dict.fromkeys(heat.preset for heat in pictures.heat_maps if heat.preset and heat.key != "memory"))
     if not maps:
         return None
-    lead = (
-        "All maps show the same time. Drag over a map to zoom, double-click to reset. The line below a map then has"
-        " the values for `--time`."
-    )
+    lead = "All maps show the same time. Drag over a map to zoom, double-click to reset. The line below a map then has"
+    lead += " the values for `--time`."
     window = format_window(pictures.begin_ns, pictures.end_ns)
     return Section("over-time", "Over time", lead, maps, presets, window)
 
@@ -193,13 +192,13 @@ def _draw_pace(pace: Pace) -> Chart:
         legend.append(charts.Swatch(css, pace.tasks[task]))
     about = "by rank, with wait time"
     about += " (axis does not start at 0)" if height.low else ""
-    x_ticks = _label_steps(pace)
-    return Chart("Step time", about, shapes, x_ticks, y_ticks, _PACE_HEIGHT, legend, _tabulate(pace))
+    x_ticks = _label_steps(pace.numbers[pace.warmup :].tolist())
+    return Chart("Step time", about, shapes, x_ticks, y_ticks, _HEIGHT, legend, _tabulate(pace))
 
 
-def _label_steps(pace: Pace) -> list[charts.Tick]:
-    numbers = pace.numbers[pace.warmup :].tolist()
-    every = max(1, -(-len(numbers) // 10))
+def _label_steps(numbers: Sequence[int]) -> list[charts.Tick]:
+    """Return a tick for some of the steps with these numbers, which are evenly spread over the axis."""
+    every = max(1, -(-len(numbers) // _MOST_TICKS))
     places = charts.spread(len(numbers)).tolist()
     return [charts.Tick(places[n], str(numbers[n])) for n in range(0, len(numbers), every)]
 
@@ -218,8 +217,6 @@ def _tabulate(pace: Pace) -> Table:
     return show_grid(grid, MOST_RANKS)
 
 
-_HEIGHT = 190
-_MOST_TICKS = 10
 _MOST_LEAKS = 4
 
 
@@ -267,14 +264,13 @@ def _draw_steps(memory: MemoryNumbers, gpus: list[GpuMemory]) -> Chart:
     ]
     columns = make_columns("", "first step", "last step")
     grid = Grid(caption="Least memory in use", columns=columns, rows=rows, more="GPUs")
-    every = max(1, -(-x.size // _MOST_TICKS))
     about = f"{len(shown)} of {count_noun(len(gpus), 'GPU')}" if len(shown) < len(gpus) else "by GPU"
     about += " (axis does not start at 0)" if height.low else ""
     return Chart(
         "Least memory in use in each step",
         about,
         [charts.Shape("line", css, name, charts.draw_line(x, y)) for css, name, y in lines],
-        [charts.Tick(float(x[n]), str(memory.step_numbers[n])) for n in range(0, x.size, every)],
+        _label_steps(memory.step_numbers),
         height.mark(ticks, map(format_bytes, ticks)),
         _HEIGHT,
         [charts.Swatch(css, name) for css, name in zip(colours, names, strict=False)],

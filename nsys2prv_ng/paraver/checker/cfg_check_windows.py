@@ -274,12 +274,13 @@ def _check_function(window: CfgWindow, function: Function, findings: Findings) -
 def _check_name(function: Function, known: words.Functions, findings: Findings) -> None:
     if function.name in known:
         return
-    elsewhere = any(
-        function.name in functions
-        for functions in (words.THREAD, words.NOT_THREAD, words.CPU, words.COMPOSE, words.DERIVED)
-    )
-    consequence = "Paraver crashes when it uses it, or shows something else" if elsewhere else REFUSES
+    consequence = "Paraver crashes when it uses it, or shows something else" if _is_known(function.name) else REFUSES
     findings.add(function.line, f"'{function.name}' is not a function of level {function.level}: {consequence}")
+
+
+def _is_known(name: str) -> bool:
+    """Return whether Paraver has a function or operation of this name, at any level."""
+    return any(name in known for known in (words.THREAD, words.NOT_THREAD, words.CPU, words.COMPOSE, words.DERIVED))
 
 
 def _check_choice(window: CfgWindow, parameters: Parameters, findings: Findings) -> None:
@@ -376,8 +377,5 @@ def check_operation(window: CfgWindow, findings: Findings) -> None:
     if entry is None:
         findings.add(window.line, "a derived window without window_operation: Paraver crashes")
     elif entry.value not in words.DERIVED:
-        known = any(
-            entry.value in functions for functions in (words.THREAD, words.NOT_THREAD, words.CPU, words.COMPOSE)
-        )
-        consequence = "Paraver crashes" if known else REFUSES
+        consequence = "Paraver crashes" if _is_known(entry.value) else REFUSES
         findings.add(entry.line, f"'{entry.value[:40]}' is not an operation of derived windows: {consequence}")

@@ -18,7 +18,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.nesting import find_innermost, mark_crossing
+from nsys2prv_ng.intervals.nesting import mark_crossing
 from nsys2prv_ng.paraver.families import NCCL_DOMAIN
 from nsys2prv_ng.paraver.value_tables import COMMUNICATION_CLASSES
 from nsys2prv_ng.report.database import NULL, Columns, Table
@@ -90,21 +90,10 @@ def _classify_copies(reader: ReportReader, copies: Columns) -> IntArray:
 
 def _mark_launched_by_nccl(reader: ReportReader, chosen: BoolArray) -> BoolArray:
     """Mark those of the chosen copies (a mask) that a call of NCCL launched which launched no kernel of NCCL."""
-    tid, begin, end = _read_calls(reader)
+    ranges = _read_calls(reader)
     recorded, operations = reader.once(read_recorded_calls), reader.once(locate)
-
-    def find_call(launch: IntArray) -> IntArray:
-        """Return the innermost range around each launch (n calls, -1 for none); -1 without one."""
-        found, known = np.full(launch.size, -1, np.int64), np.flatnonzero(launch >= 0)
-        thread, time = recorded.global_tid[launch[known]], recorded.begin[launch[known]]
-        order = np.lexsort((time, thread))
-        found[known[order]] = find_innermost(tid, begin, end, thread[order], time[order]).innermost
-        return found
-
-    call = find_call(operations.take(MEMCPY, operations.call)[chosen])
-    if not (call >= 0).any():
-        return np.zeros(call.size, np.bool_)
-    with_kernels = find_call(operations.take(KERNEL, operations.call)[_mark_nccl(reader)])
+    call = recorded.find_ranges(operations.take(MEMCPY, operations.call)[chosen], *ranges)
+    with_kernels = recorded.find_ranges(operations.take(KERNEL, operations.call)[_mark_nccl(reader)], *ranges)
     return np.asarray((call >= 0) & ~np.isin(call, with_kernels), np.bool_)
 
 

@@ -17,14 +17,14 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays import row_keys as keys
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.nesting import assign_lanes
+from nsys2prv_ng.intervals.nesting import assign_lanes, measure_depths
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.paraver.value_tables import VIDEO_CODEC_UNKNOWN, VIDEO_CODECS, VIDEO_ENGINES
 from nsys2prv_ng.records.columns import Pair, make_events, make_intervals
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import get_main_thread, get_process
-from nsys2prv_ng.sources.cuda.device_operations import CALLS, CONTEXTS, RUNTIME, find_devices, read_recorded_calls
+from nsys2prv_ng.sources.cuda import device_operations as gpu
 from nsys2prv_ng.sources.shared import host_calls, reasons
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_number_pair
 from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
@@ -58,7 +58,7 @@ def read(reader: ReportReader) -> Result:
     """Return an interval for each call, nested as the calls were, with its callers if nsys took a backtrace."""
     return host_calls.read_calls(
         reader,
-        {RUNTIME: types.CUDA_API},
+        {gpu.RUNTIME: types.CUDA_API},
         clean_name=_clean_call_name,
         read_chains=host_calls.read_cuda_chains,
         choose_state=choose_call_state,
@@ -73,9 +73,9 @@ def read_libraries(reader: ReportReader) -> Result:
 SOURCE = Source(
     source_names.CUDA_API,
     "CUDA API calls",
-    (Table(RUNTIME, _COLUMNS, {"callchainId": NULL, "correlationId": NULL}), host_calls.CUDA_CALL_CHAINS),
+    (Table(gpu.RUNTIME, _COLUMNS, {"callchainId": NULL, "correlationId": NULL}), host_calls.CUDA_CALL_CHAINS),
     read,
-    counted_tables=(EventRows(RUNTIME, "globalTid"),),
+    counted_tables=(EventRows(gpu.RUNTIME, "globalTid"),),
     noun="calls",
     needed_by=("critical_path",),
     load=LoadCost(events=2, pairs=2),
@@ -89,6 +89,81 @@ LIBRARIES = Source(
     noun="calls",
     needed_by=(),
 )
+
+
+# ---- launches whose kernels the report lacks -------------------------------------------------------------------------
+
+
+_LAUNCH = re.compile(r"cu(da)?Launch(Cooperative)?Kernel.*")
+_CAPTURES = re.compile(r"cu(da)?StreamBeginCapture.*"), re.compile(r"cu(da)?StreamEndCapture.*")
+
+
+def warn_of_lost_kernels(reader: ReportReader) -> list[str]:
+    """Return a warning if the report lacks kernels of launches, provided that kernels and CUDA's calls are read.
+
+    nsys may record the calls of a process without its GPU operations, or lose operations in between or their times, and
+    say nothing: the GPU then looks idle. It is no loss if the call added its kernel to a CUDA graph, failed, or is part
+    of another launch, nor if the capture ended before the kernel ran. So calls do not count while their process
+    captures a stream, nor if they may have been pending at the end: before the last idle time that a later launch
+    ended, all must have run, since nothing kept them from it. If a process has no operation at all, all its launches
+    count.
+    """
+    if not {source_names.KERNELS, source_names.CUDA_API} <= reader.chosen:
+        return []
+    recorded, operations = reader.once(gpu.read_recorded_calls), reader.once(gpu.locate)
+    call, start, end = operations.call, operations.stack("start"), operations.stack("end")
+    index, names = reader.names(reader.columns(gpu.RUNTIME)["nameId"][recorded.row])
+    is_launch, begins, ends = (
+        np.array([pattern.fullmatch(name) is not None for name in names], np.bool_)[index]
+        for pattern in (_LAUNCH, *_CAPTURES)
+    )
+    has_operation = np.zeros(recorded.row.size, np.bool_)
+    # Another warning counts those whose times are impossible.
+    has_times = (start != NULL) & (end >= start) & (end > 0)
+    has_operation[call[(call >= 0) & ((operations.place >= 0) | has_times)]] = True
+    lost = is_launch & ~has_operation
+    if not lost.any():
+        return []
+    returned = np.maximum(recorded.begin, recorded.end)
+    lost[is_launch] &= (
+        measure_depths(recorded.global_tid[is_launch], recorded.begin[is_launch], returned[is_launch]) == 1
+    )
+    lost &= (reader.read(Table(gpu.RUNTIME, (), {"returnValue": 0}))["returnValue"] == 0)[recorded.row]
+    owner = get_process(operations.stack("globalPid"))
+    for process in np.unique(recorded.process[lost]):
+        own = np.flatnonzero(recorded.process == process)
+        lost[own] &= ~_mark_capturing(recorded.begin[own], begins[own], returned[own], ends[own])
+        ran = np.flatnonzero((owner == process) & (operations.place >= 0))
+        if ran.size:
+            ran = ran[np.argsort(start[ran], kind="stable")]
+            lost[own] &= returned[own] <= _find_last_idle(start[ran], end[ran], pick(recorded.begin, call[ran], NULL))
+    if not lost.any():
+        return []
+    return [
+        f"it lacks the kernels of {lost.sum():,} of its {is_launch.sum():,} kernel launches, or their times:"
+        " GPUs that seem idle may have worked"
+    ]
+
+
+def _mark_capturing(begin: IntArray, begins: BoolArray, end: IntArray, ends: BoolArray) -> BoolArray:
+    """Mark the calls of a process that start while it captures streams.
+
+    `begin` and `end`: times of its n calls (ns), sorted by `begin`. `begins`, `ends`: the calls that begin and end the
+    capture of a stream. A capture without a beginning began before all calls, and one without an end lasts.
+    """
+    before = np.searchsorted(np.sort(end[ends]), begin, "left")
+    running = np.cumsum(begins) - before
+    return np.asarray(running > min(0, int(running.min(initial=0))), np.bool_)
+
+
+def _find_last_idle(start: IntArray, end: IntArray, launched: IntArray) -> int:
+    """Return when the last idle time of a process begins that a later launch ended (ns); NULL if there is none.
+
+    `start`, `end`, `launched`: times of n operations in the order of their starts; NULL for an unknown launch.
+    """
+    until = np.maximum.accumulate(end)[:-1]
+    idle = until[(start[1:] > until) & (launched[1:] >= until)]
+    return int(idle.max(initial=NULL))
 
 
 # ---- CUDA events and synchronization ---------------------------------------------------------------------------------
@@ -145,14 +220,13 @@ def _find_sync_kinds(sync_type: IntArray, event: IntArray, stream: IntArray) -> 
 
 def _is_id(value: IntArray) -> BoolArray:
     """Return a mask of the values that are ids."""
-    present: BoolArray = (value != NULL) & (value != _NONE)
-    return present
+    return np.asarray((value != NULL) & (value != _NONE), np.bool_)
 
 
 def _find_calls(reader: ReportReader, result: Result, columns: Columns) -> tuple[IntArray, IntArray, IntArray]:
     """Return (rows with a recorded call, threads of the calls, starts of the calls in ns); drop the other rows."""
     process = columns["globalPid"]
-    recorded = reader.once(read_recorded_calls)
+    recorded = reader.once(gpu.read_recorded_calls)
     call = recorded.find(get_process(process), columns["correlationId"])
     rows = result.drop_rows({reasons.NO_PROCESS: process == NULL, reasons.NO_CALL: call < 0})
     return rows, recorded.global_tid[call[rows]], recorded.begin[call[rows]]
@@ -163,7 +237,7 @@ def _make_id_pairs(reader: ReportReader, columns: Columns, rows: IntArray, with_
     event, stream, context, pid, device = (
         columns[name][rows] for name in ("eventId", "streamId", "contextId", "globalPid", "deviceId")
     )
-    device = find_devices(reader, get_process(pid), context, device)
+    device = gpu.find_devices(reader, get_process(pid), context, device)
     ids = (
         (types.CUDA_EVENT_ID, event, _is_id(event)),
         (types.CUDA_DEVICE_ID, device, _is_id(device)),
@@ -176,7 +250,7 @@ def _make_id_pairs(reader: ReportReader, columns: Columns, rows: IntArray, with_
 SYNCHRONIZATION = Source(
     source_names.CUDA_SYNC,
     "CUDA events and synchronization",
-    (WAITS, EVENTS, CONTEXTS, CALLS),
+    (WAITS, EVENTS, gpu.CONTEXTS, gpu.CALLS),
     read_synchronization,
     counted_tables=(EventRows(WAITS.name), EventRows(EVENTS.name)),  # their calls make the tasks
     noun="waits, events",

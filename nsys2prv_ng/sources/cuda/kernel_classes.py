@@ -44,10 +44,12 @@ WHOLE_GRAPH = "Opaque CUDA graph"
 
 @dataclass(eq=False, repr=False)
 class Rule(ValueClass):
-    """A class for kernels with a name that matches `pattern`, and also matches `also` if it is given."""
+    """A class for kernels with a name that matches `pattern`, and also matches `also` if it is given.
+
+    `kernel_class`: label of the class in KERNEL_CLASSES.
+    """
 
     kernel_class: str
-    """Label of the class in KERNEL_CLASSES."""
     pattern: str
     also: str = ""
 

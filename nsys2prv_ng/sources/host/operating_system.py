@@ -167,10 +167,7 @@ def read_scheduling(reader: ReportReader) -> Result:
 
 def join_scheduling(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     """Return the value of each core: its number plus one, whatever cores the reports contain."""
-    values: dict[str, Value] = {}
-    for part in parts:
-        values |= part.data or {}
-    return JoinResult({types.ON_CPU.names: values})
+    return JoinResult({types.ON_CPU.names: dict(item for part in parts for item in (part.data or {}).items())})
 
 
 SCHEDULING = Source(

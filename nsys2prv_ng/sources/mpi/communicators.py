@@ -43,25 +43,28 @@ _NAMED_MEMBERS = 16
 
 @dataclass(eq=False, repr=False)
 class Group(ValueClass):
-    """The known facts about a communicator."""
+    """The known facts about a communicator.
+
+    `original`: key of the original communicator; '' if this is not a copy. `members`: world rank of each recorded rank.
+    """
 
     size: int = 0
     original: str = ""
-    """Key of the original communicator; '' if this is not a copy."""
     members: dict[int, int] = field(default_factory=dict)
-    """World rank of each recorded rank."""
 
 
 @dataclass(eq=False, repr=False)
 class Communicators(ValueClass):
-    """The communicators of one report: keys, known facts, and the meaning of handles."""
+    """The communicators of one report: keys, known facts, and the meaning of handles.
+
+    `mpich`: processes whose MPI numbers its constants as MPICH does. `handles`: process, handle, time (ns) from which
+    the handle means this communicator, index into `keys`: 4 x n.
+    """
 
     keys: list[str] = field(default_factory=lambda: [UNKNOWN])
     groups: dict[str, Group] = field(default_factory=dict)
     mpich: set[int] = field(default_factory=set)
-    """Processes whose MPI numbers its constants as MPICH does."""
     handles: IntArray = field(default_factory=lambda: np.zeros((4, 0), np.int64))
-    """Process, handle, time (ns) from which the handle means this communicator, index into `keys`: 4 x n."""
 
     def resolve(self, process: IntArray, handle: IntArray, time: IntArray) -> IntArray:
         """Return the index into `keys` of the communicator that each handle of a process meant at a given time (ns)."""

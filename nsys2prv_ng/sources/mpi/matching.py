@@ -46,25 +46,17 @@ _STREAM = ["communicator", "source", "destination"]
 _CHANNEL = [*_STREAM, "tag"]
 
 
-class CapturedTime(NamedTuple):
-    """Tasks whose calls are all in the reports."""
-
-    from_init: set[int]
-    """Tasks with every call since MPI_Init."""
-    to_finalize: set[int]
-    """The tasks among them with every call until MPI_Finalize."""
-
-
 class ReportMessages(NamedTuple):
-    """Messages of one report, with the maps that place them in the trace."""
+    """Messages of one report, with the maps that place them in the trace.
+
+    `keys`: keys of communicators; `MessageEnds.communicator` is an index into them. `rows`: row of the trace by place.
+    `clock`: maps times of the report (ns) to times on the common clock.
+    """
 
     messages: MpiMessages
     keys: Sequence[str]
-    """Keys of communicators; `MessageEnds.communicator` is an index into them."""
     rows: IntArray
-    """Row of the trace by place."""
     clock: ClockMap
-    """Maps times of the report (ns) to times on the common clock."""
 
 
 def match_messages(
@@ -72,11 +64,13 @@ def match_messages(
     communicators: AllCommunicators,
     task_of_row: IntArray,
     task_of_rank: Mapping[int, int],
-    captured: CapturedTime,
+    from_init: set[int],
+    to_finalize: set[int],
 ) -> tuple[Result, MessagePairs]:
     """Make a communication for each message with a known send and receive, and also return these messages.
 
-    `read` counts messages that were recorded on either side.
+    `from_init`: tasks with every call since MPI_Init. `to_finalize`: the tasks among them with every call until
+    MPI_Finalize. `read` counts messages that were recorded on either side.
     """
     sends = _make_table([(r, r.messages.sends) for r in reports], communicators, task_of_row, task_of_rank)
     receives = _make_table([(r, r.messages.receives) for r in reports], communicators, task_of_row, task_of_rank)
@@ -84,8 +78,8 @@ def match_messages(
     receives = receives.rename(columns={"task": "destination", "partner": "source"})
     sends.loc[(sends["state"] == 0) & (sends["tag"] == _ANY), "state"] = NO_TAG  # only a receive may lack a tag
 
-    barriers = _resolve_wildcards(sends, receives, _find_complete(communicators, task_of_rank), captured.to_finalize)
-    send_of_receive = _match_in_order(sends, receives, barriers, captured.from_init)
+    barriers = _resolve_wildcards(sends, receives, _find_complete(communicators, task_of_rank), to_finalize)
+    send_of_receive = _match_in_order(sends, receives, barriers, from_init)
     matched = np.flatnonzero(send_of_receive >= 0)
     result = Result(read=len(sends) + len(receives) - matched.size)
     for state in (sends["state"], receives["state"]):
@@ -305,8 +299,7 @@ def _find_partial(
 def _mark_unequal(sent: IntArray, received: IntArray, length: int) -> BoolArray:
     """Mark the streams or channels with sends and receives, but different numbers of them."""
     sends, receives = np.bincount(sent, minlength=length), np.bincount(received, minlength=length)
-    unequal: BoolArray = (sends != receives) & (sends > 0) & (receives > 0)
-    return unequal
+    return np.asarray((sends != receives) & (sends > 0) & (receives > 0), np.bool_)
 
 
 class _Ends(NamedTuple):

@@ -84,40 +84,39 @@ class MpiRows(NamedTuple):
     """Rows of the MPI calls of one report that have a thread and sound times: columns of n, times in ns.
 
     NULL stands for a missing value.
+
+    `thread`: globalTid. `name`: index into the names of the report's calls. `role`: sum of the flags above.
+    `communicator`: index into the keys of the report's communicators; the index of UNKNOWN for a row without a
+    communicator. `partner`: a rank of the communicator, ANY_SOURCE or NOBODY. `bytes`: bytes of a message, or bytes
+    that a collective sends. `received_bytes`: bytes that a collective receives.
     """
 
     begin: IntArray
     end: IntArray
     thread: IntArray
-    """globalTid"""
     process: IntArray
     place: IntArray
     name: IntArray
-    """Index into the names of the report's calls."""
     role: IntArray
-    """Sum of the flags above."""
     communicator: IntArray
-    """Index into the keys of the report's communicators; the index of UNKNOWN for a row without a communicator."""
     has_communicator: BoolArray
     partner: IntArray
-    """A rank of the communicator, ANY_SOURCE or NOBODY."""
     tag: IntArray
     root: IntArray
     bytes: IntArray
-    """Bytes of a message, or bytes that a collective sends."""
     received_bytes: IntArray
-    """Bytes that a collective receives."""
     request: IntArray
 
 
 class MpiCalls(NamedTuple):
-    """n calls of one report. Most calls have one row. The first row of a Sendrecv sends, and the last row receives."""
+    """n calls of one report. Most calls have one row. The first row of a Sendrecv sends, and the last row receives.
+
+    `first`: index of the first row of each call. `last`: index of the last row of each call.
+    """
 
     rows: MpiRows
     first: IntArray
-    """Index of the first row of each call."""
     last: IntArray
-    """Index of the last row of each call."""
 
     def take(self, at: npt.NDArray[np.generic]) -> MpiCalls:
         """Return the calls at these indices, or the calls that a mask selects."""
@@ -125,19 +124,20 @@ class MpiCalls(NamedTuple):
 
 
 class MessageEnds(NamedTuple):
-    """Sends or receives of one report: columns of n, times in ns."""
+    """Sends or receives of one report: columns of n, times in ns.
+
+    `place`: the place where it ended, or where it was posted if its end was not recorded. `posted_at`: the place of the
+    call that posted it. `time`: the start of a send, or the posting of a receive. `done`: the end; NULL if no wait or
+    test that completed it was recorded. `completing`: the start of the call in which it ended; NULL if its end was not
+    recorded.
+    """
 
     place: PlaceColumn
-    """The place where it ended, or where it was posted if its end was not recorded."""
     posted_at: PlaceColumn
-    """The place of the call that posted it."""
     process: IntArray
     time: IntArray
-    """The start of a send, or the posting of a receive."""
     done: IntArray
-    """The end; NULL if no wait or test that completed it was recorded."""
     completing: IntArray
-    """The start of the call in which it ended; NULL if its end was not recorded."""
     communicator: Annotated[IntArray, Index("communicators.keys")]
     partner: IntArray
     tag: IntArray
@@ -146,12 +146,15 @@ class MessageEnds(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class MpiMessages(ValueClass):
-    """The sends and receives of one report."""
+    """The sends and receives of one report.
+
+    `started_before`: number of started requests that were made before the capture started. They may be sends or
+    receives.
+    """
 
     sends: MessageEnds
     receives: MessageEnds
     started_before: int = 0
-    """Number of started requests that were made before the capture started. They may be sends or receives."""
 
 
 def read_messages(calls: MpiCalls) -> MpiMessages:

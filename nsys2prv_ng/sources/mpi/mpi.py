@@ -46,17 +46,18 @@ TABLES = tuple(Table(name, _CALL, dict.fromkeys(_PARAMETERS, NULL)) for name in 
 
 @dataclass(eq=False, repr=False)
 class MpiJoinData(ValueClass):
-    """The data of one report for `join`."""
+    """The data of one report for `join`.
+
+    `rank_names`: names of ranks in the space RANK_NAMES. `initialised`: places of the calls that initialised MPI; none
+    if unsound rows were dropped, because later calls may be lost. `finalised`: places of the calls that finalised MPI.
+    """
 
     communicators: Communicators
     messages: MpiMessages
     rank_names: list[str]
-    """Names of ranks in the space RANK_NAMES."""
     call_names: list[str]
     initialised: PlaceColumn
-    """Places of the calls that initialised MPI; none if unsound rows were dropped, because later calls may be lost."""
     finalised: PlaceColumn
-    """Places of the calls that finalised MPI."""
 
 
 def read(reader: ReportReader) -> Result:
@@ -270,14 +271,13 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     )
     allow_pandas()
     try:
-        from nsys2prv_ng.sources.mpi.matching import CapturedTime, ReportMessages, match_messages
+        from nsys2prv_ng.sources.mpi.matching import ReportMessages, match_messages
     except Exception as error:  # a damaged installation of pandas may raise anything
         text = f"MPI messages cannot be matched without pandas ({error}); install pandas again, or skip MPI"
         raise TranslationError(text, see=("sources",)) from error
     messages = [ReportMessages(d.messages, d.communicators.keys, part.rows, part.clock) for part, d in reports]
-    captured = CapturedTime(*_find_captured_time(reports, tree))
     result, joined.messages[source_names.MPI] = match_messages(
-        messages, communicators, tree.task_of_row, task_of_rank, captured
+        messages, communicators, tree.task_of_row, task_of_rank, *_find_captured_time(reports, tree)
     )
     if result.read:
         joined.accounts["mpi_messages"] = result

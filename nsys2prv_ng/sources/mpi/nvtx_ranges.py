@@ -28,11 +28,13 @@ NAMES = re.compile(_PREFIX + ".*")
 
 
 class MpiRanges(NamedTuple):
-    """Rows of NVTX_EVENTS that are MPI calls."""
+    """Rows of NVTX_EVENTS that are MPI calls.
+
+    `name_index`: index into the names.
+    """
 
     rows: IntArray
     name_index: IntArray
-    """Index into the names."""
     names: list[str]
 
 

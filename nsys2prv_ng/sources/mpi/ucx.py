@@ -39,12 +39,13 @@ WORKERS = Table("UCP_WORKERS", ("globalTid", "workerUid"))
 
 
 class Workers(NamedTuple):
-    """UCP workers in one report, by name."""
+    """UCP workers in one report, by name.
+
+    `peers`: workers that are peers of the report's calls. `process`: process of each worker in this report.
+    """
 
     peers: list[str]
-    """Workers that are peers of the report's calls."""
     process: dict[str, int]
-    """Process of each worker in this report."""
 
 
 def read(reader: ReportReader) -> Result:

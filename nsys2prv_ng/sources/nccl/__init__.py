@@ -6,7 +6,8 @@
 of calls
 - `payload_events`: payloads of calls and kernels as events, and the data of a report that is joined over all reports
 - `purposes`: what the calls of a process on a communicator look like
+- `evidence`: in which operations ranks may wait for each other, for clocks and waits
 - `communicators`: the communicators of all reports, and what they are for
-- `nccl`: the source, which reads one report with the help of the others, collects evidence for the alignment of clocks,
-and joins all reports: ranks, and messages from send to receive
+- `nccl`: the source, which reads one report with the help of the others, and joins all reports: ranks, and messages
+from send to receive
 """

@@ -36,19 +36,20 @@ _SHOWN = 3
 
 
 class AdvancedTrace(NamedTuple):
-    """The ranges of an advanced NCCL trace, as rows of NVTX_EVENTS."""
+    """The ranges of an advanced NCCL trace, as rows of NVTX_EVENTS.
+
+    `structure`: ranges around calls and launches of kernels, which nest on each thread. `group`: the `API Group` around
+    each of the calls, then of the structure: its index in `structure`, -1 for none. `elsewhere`: operations on GPUs,
+    and ranges on the threads of proxies. `is_proxy`: whether each range in `elsewhere` is on the thread of a proxy.
+    `surprises`: what differs from the documentation.
+    """
 
     calls: IntArray
     structure: IntArray
-    """Ranges around calls and launches of kernels, which nest on each thread."""
     group: IntArray
-    """The `API Group` around each of the calls, then of the structure: its index in `structure`, -1 for none."""
     elsewhere: IntArray
-    """Operations on GPUs, and ranges on the threads of proxies."""
     is_proxy: BoolArray
-    """Whether each range in `elsewhere` is on the thread of a proxy."""
     surprises: list[str]
-    """What differs from the documentation."""
 
 
 def find_advanced_trace(reader: ReportReader, rows: IntArray, name: IntArray, names: list[str]) -> AdvancedTrace | None:

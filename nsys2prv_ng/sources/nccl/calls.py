@@ -33,50 +33,53 @@ COLLECTIVE, SENDING, RECEIVING = range(3)
 
 
 class NcclRanges(NamedTuple):
-    """The ranges of n calls, which nest on each thread. Sorted by thread and start, outer ranges first. Times in ns."""
+    """The ranges of n calls, which nest on each thread. Sorted by thread and start, outer ranges first. Times in ns.
+
+    `name`: index into the names of `NcclCalls`.
+    """
 
     global_tid: IntArray
     begin: IntArray
     end: IntArray
     name: IntArray
-    """Index into the names of `NcclCalls`."""
 
 
 @dataclass(eq=False, repr=False)
 class NcclCalls(ValueClass):
-    """The NCCL calls of a report, including calls that only start or end a group."""
+    """The NCCL calls of a report, including calls that only start or end a group.
+
+    `group`: number of the group that launches each call's kernels. A call outside groups forms a group alone. `shown`:
+    indices of the calls whose payload is understood. `payload`: payloads of the shown calls. `advanced`: the advanced
+    trace, if the report has one that is read.
+    """
 
     ranges: NcclRanges
     names: list[str]
     group: IntArray
-    """Number of the group that launches each call's kernels. A call outside groups forms a group alone."""
     shown: IntArray
-    """Indices of the calls whose payload is understood."""
     payload: Payloads
-    """Payloads of the shown calls."""
     advanced: AdvancedTrace | None = None
-    """The advanced trace, if the report has one that is read."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class CallTable(PayloadColumns):
-    """The n shown calls of a report: who made them, when, and what they do. Times in ns."""
+    """The n shown calls of a report: who made them, when, and what they do. Times in ns.
+
+    `place`: place of the thread. `name`: index into the names of `NcclCalls`. `is_message`: whether the call is a send
+    or a receive of two ranks. `direction`: one of the constants above. `sequence`: numbers the calls of a process with
+    the same communicator, direction and peer from 1, in the order of their starts. 0 for calls that are neither
+    collectives nor messages.
+    """
 
     place: IntArray
-    """Place of the thread."""
     process: IntArray
     begin: IntArray
     end: IntArray
     name: IntArray
-    """Index into the names of `NcclCalls`."""
     group: IntArray
     is_message: BoolArray
-    """Whether the call is a send or a receive of two ranks."""
     direction: IntArray
-    """One of the constants above."""
     sequence: IntArray
-    """Numbers the calls of a process with the same communicator, direction and peer from 1, in the order of their
-    starts. 0 for calls that are neither collectives nor messages."""
 
 
 def read_calls(reader: ReportReader, result: Result) -> NcclCalls:

@@ -36,16 +36,17 @@ Reports = Sequence[tuple[JoinInput, NcclJoinData]]
 
 @dataclass(eq=False, repr=False)
 class Communicator(CommunicatorRanks):
-    """A communicator: its number in the trace, the tasks that use it, and the task of each known rank."""
+    """A communicator: its number in the trace, the tasks that use it, and the task of each known rank.
+
+    `first`: time of its first use (ns). `axis`: what it is for: a name of `AXES`; empty if that is not known. `label`:
+    its number, axis and members in words.
+    """
 
     name: str = ""
     number: int = 0
     first: int = 0
-    """Time of its first use (ns)."""
     axis: str = ""
-    """What it is for: a name of `AXES`; empty if that is not known."""
     label: str = ""
-    """Its number, axis and members in words."""
 
     @property
     def ranks(self) -> int:
@@ -140,15 +141,16 @@ _MOST_LISTED = 4
 
 @dataclass(eq=False, repr=False)
 class Usage(ValueClass):
-    """A communicator: its members (ranks of the job), and what each of them does on it."""
+    """A communicator: its members (ranks of the job), and what each of them does on it.
+
+    `purposes`: the purposes of the calls, over all members. `is_complete`: whether all members are known. `routes`:
+    pairs of members with messages: sender and receiver.
+    """
 
     members: frozenset[int]
     purposes: frozenset[int]
-    """The purposes of the calls, over all members."""
     is_complete: bool = True
-    """Whether all members are known."""
     routes: frozenset[tuple[int, int]] = frozenset()
-    """Pairs of members with messages: sender and receiver."""
 
     @property
     def purpose(self) -> int:

@@ -22,7 +22,6 @@ import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import combine_columns, count_earlier, encode_rows, find_distinct, list_indices
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda.communication import is_nccl
 from nsys2prv_ng.sources.cuda.device_operations import KERNEL, locate, read_recorded_calls
@@ -47,22 +46,22 @@ def parse_function(name: str) -> int:
 
 
 class NcclKernels(NamedTuple):
-    """n NCCL kernels. Times in ns."""
+    """n NCCL kernels. Times in ns.
+
+    `place`: -1 for a dropped kernel. `function`: index into FUNCTIONS, or NO_FUNCTION. `range`: index of the innermost
+    range in which the kernel was launched; -1 if there is none. `called`: whether the CUDA call that launched the
+    kernel was recorded. `graph_node`: the node of a CUDA graph that the kernel is; NULL if it is not a node.
+    """
 
     place: IntArray
-    """-1 for a dropped kernel."""
     begin: IntArray
     end: IntArray
     process: IntArray
     device: IntArray
     function: IntArray
-    """Index into FUNCTIONS, or NO_FUNCTION."""
     range: IntArray
-    """Index of the innermost range in which the kernel was launched; -1 if there is none."""
     called: BoolArray
-    """Whether the CUDA call that launched the kernel was recorded."""
     graph_node: IntArray
-    """The node of a CUDA graph that the kernel is; NULL if it is not a node."""
 
 
 def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
@@ -70,14 +69,7 @@ def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
     operations, columns = reader.once(locate), reader.columns(KERNEL)
     index, names = reader.names(columns["shortName"])
     rows = np.flatnonzero(np.array([is_nccl(name) for name in names], np.bool_)[index])
-    recorded = reader.once(read_recorded_calls)
     call = operations.take(KERNEL, operations.call)[rows]
-    known = np.flatnonzero(call >= 0)
-    tid, time = recorded.global_tid[call[known]], recorded.begin[call[known]]
-    within = np.full(rows.size, -1, np.int64)
-    order = np.lexsort((time, tid))
-    launched_in = find_innermost(ranges.global_tid, ranges.begin, ranges.end, tid[order], time[order])
-    within[known[order]] = launched_in.innermost
     return NcclKernels(
         place=operations.take(KERNEL, operations.place)[rows],
         begin=columns["start"][rows],
@@ -85,21 +77,22 @@ def read_kernels(reader: ReportReader, ranges: NcclRanges) -> NcclKernels:
         process=get_process(columns["globalPid"][rows]),
         device=columns["deviceId"][rows],
         function=np.array([parse_function(name) for name in names], np.int64)[index[rows]],
-        range=within,
+        range=reader.once(read_recorded_calls).find_ranges(call, *ranges[:3]),
         called=call >= 0,
         graph_node=columns["graphNodeId"][rows],
     )
 
 
 class GroupedCalls(NamedTuple):
-    """n calls, in the order in which they were made."""
+    """n calls, in the order in which they were made.
+
+    `function`: index into FUNCTIONS, or NO_FUNCTION. `kind`: a number that calls with equal names and payloads share.
+    """
 
     group: IntArray
     function: IntArray
-    """Index into FUNCTIONS, or NO_FUNCTION."""
     communicator: IntArray
     kind: IntArray
-    """A number that calls with equal names and payloads share."""
 
 
 class GroupedKernels(NamedTuple):

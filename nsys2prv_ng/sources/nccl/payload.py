@@ -57,35 +57,37 @@ OPERATIONS = ("Sum", "Product", "Max", "Min", "Avg")
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PayloadColumns(ValueClass):
-    """The fields of n payloads. NULL stands for a field that a payload lacks, -1 for no index."""
+    """The fields of n payloads. NULL stands for a field that a payload lacks, -1 for no index.
+
+    `communicator` and `operation`: indices into the names of `Payloads`. `rank`: rank of the caller, as recorded by
+    calls that create or end a communicator. `ranks`: number of ranks of the communicator. `devices`: number of ranks of
+    a communicator whose ranks are all in the calling process. `id`: 64-bit id of the operation in the advanced trace.
+    `api_group`: 64-bit id of the group in the advanced trace.
+    """
 
     communicator: IntArray
     operation: IntArray
-    """These two are indices into the names of `Payloads`."""
     bytes: IntArray
     root: IntArray
     peer: IntArray
     rank: IntArray
-    """Rank of the caller, as recorded by calls that create or end a communicator."""
     ranks: IntArray
-    """Number of ranks of the communicator."""
     devices: IntArray
-    """Number of ranks of a communicator whose ranks are all in the calling process."""
     id: IntArray
-    """64-bit id of the operation in the advanced trace."""
     api_group: IntArray
-    """64-bit id of the group in the advanced trace."""
 
 
 class Payloads(NamedTuple):
-    """Payloads of n calls."""
+    """Payloads of n calls.
+
+    `communicators`: the 64-bit ids of the communicators as 16 hexadecimal digits. `given`: whether the call has a
+    payload at all, understood or not.
+    """
 
     communicators: list[str]
-    """The 64-bit ids of the communicators as 16 hexadecimal digits."""
     operations: list[str]
     columns: PayloadColumns
     given: BoolArray
-    """Whether the call has a payload at all, understood or not."""
 
     def take(self, rows: IntArray) -> Payloads:
         """Return some of the payloads."""

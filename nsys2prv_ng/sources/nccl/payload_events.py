@@ -41,11 +41,13 @@ RANK_NAMES = types.NCCL_ROOT.names
 
 
 class Events(NamedTuple):
-    """n events, each of a call or a kernel (its index)."""
+    """n events, each of a call or a kernel (its index).
+
+    `type`: position in _TYPES.
+    """
 
     owner: IntArray
     type: IntArray
-    """Position in _TYPES."""
     value: IntArray
 
     def take(self, which: BoolArray | IntArray) -> Events:
@@ -167,20 +169,20 @@ class MessageEnds(NamedTuple):
     """n sends and receives. Times in ns.
 
     In a report, `communicator` is an index, and `caller` and `place` are places; in the trace, a number and rows.
+
+    `caller`: the thread. `id`: what a message's send and receive share. `order`: start of the call. `has_kernel`:
+    whether the kernel that carries out the message is known; if so, `place`, `begin` and `end` are of it, else of the
+    call.
     """
 
     communicator: Annotated[IntArray, Index("communicators")]
     caller: PlaceColumn
-    """The thread."""
     peer: IntArray
     id: IntArray
-    """Id of the message, which its send and its receive share."""
     receives: BoolArray
     bytes: IntArray
     order: IntArray
-    """Start of the call."""
     has_kernel: BoolArray
-    """Whether the kernel that carries out the message is known. If so, the following are of it, else of the call."""
     place: PlaceColumn
     begin: IntArray
     end: IntArray
@@ -195,14 +197,15 @@ class NcclJoinData(ValueClass):
     """The data of one report for `join`.
 
     Communicators are indices into `communicators`, times are in ns, and NULL stands for an unrecorded value.
+
+    `sizes`: number of ranks of each communicator; 0 if no call records it. `rank_names`: names of communicator ranks in
+    the space RANK_NAMES.
     """
 
     communicators: list[str]
     sizes: list[int]
-    """Number of ranks of each communicator; 0 if no call records it."""
     operations: list[str]
     rank_names: list[str]
-    """Names of communicator ranks in the space RANK_NAMES."""
     uses: CommunicatorUses
     messages: MessageEnds
     purposes: Purposes

@@ -67,16 +67,22 @@ _OTHER_KERNEL = -2
 
 
 class Purposes(NamedTuple):
-    """The purpose of the calls of n pairs of a communicator (index) and a process."""
+    """The purpose of the calls of n pairs of a communicator (index) and a process.
+
+    `place`: place of a thread of the process.
+    """
 
     communicator: Annotated[IntArray, Index("communicators")]
     place: PlaceColumn
-    """Place of a thread of the process."""
     purpose: IntArray
 
 
 class Uses(NamedTuple):
-    """n calls of a process on a communicator, in the order in which they were made."""
+    """n calls of a process on a communicator, in the order in which they were made.
+
+    `kernels`: number of kernels launched on the thread before the call, without NCCL's. `launched`: sum of a random
+    number for each of these kernels, by its name (modulo 2**64).
+    """
 
     kind: IntArray
     bytes: IntArray
@@ -85,9 +91,7 @@ class Uses(NamedTuple):
     group: IntArray
     peer: IntArray
     kernels: IntArray
-    """Number of kernels launched on the thread before the call, without NCCL's."""
     launched: IntArray
-    """Sum of a random number for each of these kernels, by its name (modulo 2**64)."""
 
     def take(self, which: BoolArray | IntArray) -> Uses:
         """Return the chosen calls."""
@@ -242,16 +246,18 @@ def find_purposes(reader: ReportReader, calls: NcclCalls, table: CallTable) -> P
 
 
 class _Launches(NamedTuple):
-    """n kernels whose launch was recorded: the call (index), its thread and time (ns), and the kernel's start (ns)."""
+    """n kernels whose launch was recorded: the call (index), its thread and time (ns), and the kernel's start (ns).
+
+    `number`: a random number for the name. `function`: index into FUNCTIONS for NCCL's kernels (or NO_FUNCTION),
+    _OTHER_KERNEL for all others.
+    """
 
     call: IntArray
     thread: IntArray
     time: IntArray
     begin: IntArray
     number: IntArray
-    """A random number for the name."""
     function: IntArray
-    """Index into FUNCTIONS for NCCL's kernels (or NO_FUNCTION), _OTHER_KERNEL for all others."""
     in_graph: BoolArray
 
     def count_before(self, thread: IntArray, time: IntArray) -> tuple[IntArray, IntArray]:

@@ -20,7 +20,7 @@ from nsys2prv_ng.sources.mpi.nvtx_ranges import find_mpi_ranges
 from nsys2prv_ng.sources.nvtx.names import split_numbers
 from nsys2prv_ng.sources.shared.nccl_names import is_nccl_domain
 from nsys2prv_ng.sources.shared.reasons import NO_THREAD, Reason, find_unsound_times, name_unknown_event
-from nsys2prv_ng.sources.shared.report_reader import ReportReader, register_used
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, encode_texts, register_used
 from nsys2prv_ng.sources.shared.source import NO_END, Result
 from nsys2prv_ng.text.names import match_patterns
 from nsys2prv_ng.value_class import ValueClass
@@ -62,9 +62,7 @@ class Texts:
         self.original = pa.concat_arrays([inline.dictionary.cast(pa.string()), pa.array(registered, pa.string())])
         self.index = np.where(codes >= 0, codes, len(inline.dictionary) + by_id)
         names, self.number, self.has_number = split_numbers(self.original)
-        encoded = names.dictionary_encode()
-        self.names: list[str] = encoded.dictionary.to_pylist()
-        self.name_index = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        self.name_index, self.names = encode_texts(names)
 
     def name_ids(self, labels: Labels, space: str, rows: IntArray) -> IntArray:
         """Return the ids of the rows' names; only names that occur in these rows are registered."""

@@ -30,7 +30,7 @@ from nsys2prv_ng.arrays.row_keys import find_distinct_rows, sort_nested
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import find_innermost, measure_depths
 from nsys2prv_ng.sources.nvtx.events import PUSH_POP, NvtxEvents, read_nvtx_events
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
+from nsys2prv_ng.sources.shared.report_reader import ReportReader, encode_texts
 
 Shape = tuple[int, ...]
 
@@ -158,8 +158,7 @@ def _to_mask(values: pa.Array) -> BoolArray:
 
 def _encode(values: pa.Array) -> tuple[IntArray, list[str]]:
     """Return (index of each text among the distinct ones, distinct texts); missing texts are empty."""
-    encoded = pc.fill_null(values, "").dictionary_encode()
-    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary.to_pylist()
+    return encode_texts(pc.fill_null(values, ""))
 
 
 def _count_texts(fields: pa.StructArray) -> IntArray:

@@ -227,8 +227,7 @@ def select_sound(
 
 def _mark_samples_with(samples: Samples, wanted: BoolArray) -> BoolArray:
     """Return a mask of the samples with a wanted value (a mask of m)."""
-    has_some: BoolArray = np.diff(np.concatenate([[0], np.cumsum(wanted)])[samples.first]) > 0
-    return has_some
+    return np.asarray(np.diff(np.concatenate([[0], np.cumsum(wanted)])[samples.first]) > 0, np.bool_)
 
 
 def _drop_repetitions(result: Result, samples: Samples, metrics: Sequence[EventType]) -> Samples:

@@ -222,16 +222,13 @@ class Result(ValueClass):
 
     def drop(self, reason: Reason, count: int) -> None:
         """Count events that are not written, for one reason."""
-        self._count(reason, count)
+        if count:
+            self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
 
     def add_dropped(self, other: Result) -> None:
         """Count the events that another result does not write."""
         for reason, count in other.dropped.items():
-            self._count(reason, count)
-
-    def _count(self, reason: str, count: int) -> None:
-        if count:
-            self.dropped[reason] = self.dropped.get(reason, 0) + int(count)
+            self.drop(Reason(reason), count)
 
     def drop_rows(self, reasons: Mapping[Reason, BoolArray], counted: BoolArray | bool = True) -> IntArray:
         """Return the rows to which no reason applies, and drop the others. The first reason that applies counts.

@@ -126,12 +126,8 @@ def _describe_bottleneck(case: Case, bottleneck: Bottleneck, share: float | None
     if bottleneck.of_steps and case.slow_steps is not None:
         text = slow_steps.describe_slow(case.slow_steps, slow_steps.name_step(case.summary))
     elif share is not None:
-        text = bottleneck.sentence.format(
-            share=format_percent(share, 1),
-            in_mpi=_name_mpi(case),
-            worth=_explain(bottleneck, share, gains),
-            waits=_name_waits(case),
-        )
+        more = {"in_mpi": _name_mpi(case), "worth": _explain(bottleneck, share, gains), "waits": _name_waits(case)}
+        text = bottleneck.sentence.format(share=format_percent(share, 1), **more)
     elif bottleneck.on_hosts is not None:
         field, sentence = bottleneck.on_hosts
         part = case.measure_mpi(field)

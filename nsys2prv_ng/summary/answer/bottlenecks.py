@@ -23,50 +23,52 @@ from nsys2prv_ng.value_class import ValueClass
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Bottleneck(ValueClass):
-    """A class of bottlenecks, or a variant of one. A field that is left out does not apply to it."""
+    """A class of bottlenecks, or a variant of one. A field that is left out does not apply to it.
+
+    `rule`: when a job is in it, in words. `evidence`: keys of the JSON of a summary with the numbers. `applies`:
+    whether a job is in it; None if what changes save, or else what is lost, decides (`bound`, `loss`). `refines`: the
+    class that it is a variant of, which is asked for only if a job is in that one.
+
+    `loss`: fields of Losses with the GPU time that is in the class. `bound`: the idealised change that removes the
+    bottleneck; what.RANK stands for any one rank. `gains`: targets of the changes that count as its gains; () for none;
+    None: the best change of any target. `without_kernels`: whether changes of launches, and of ranges with their
+    kernels, do not count: kernels would be faster as well. `unknown`: why no replay can predict its gains.
+
+    `sentence`: what a job is like, with the words of `answer.py`: {share} of GPU time, {in_mpi}, {worth} and {waits}.
+    `worth`: what {worth} stands for, if its gain is much more than its share. `on_hosts`: a field of MpiWaits with its
+    time on main threads, and its sentence, for jobs whose GPU time does not show it. `on_path`: kinds of time on the
+    critical path that it can save at most, and what would save them, as a clause.
+
+    `of_steps`: whether one or a few slow steps are the cause. `needs_host`: whether hosts limit what it can gain, so
+    that GAIN names them. `overlaps`: whether its time can hide behind the rest of the time, and no further.
+    `overlap_slows`: whether its hint is overlap with kernels, which NCCL's kernels slow: both need the GPU and its
+    memory. `doubt`: evidence of the doubt that its title has already.
+    """
 
     key: str
     title: str
     rule: str
-    """When a job is in it, in words."""
     hint: str
     preset: str
     evidence: tuple[str, ...]
-    """Keys of the JSON of a summary with the numbers."""
 
     applies: Callable[[Case], bool] | None = None
-    """Whether a job is in it; None if what changes save, or else what is lost, decides (`bound`, `loss`)."""
     refines: Bottleneck | None = None
-    """The class that it is a variant of: it is asked for only if a job is in that one."""
     loss: tuple[str, ...] = ()
-    """Fields of Losses: the GPU time that is in the class."""
     bound: Change | None = None
-    """The idealised change that removes the bottleneck; what.RANK stands for any one rank."""
     gains: tuple[str, ...] | None = None
-    """Targets of the changes that count as its gains; () for none; None: the best change of any target."""
     without_kernels: bool = False
-    """Whether changes of launches, and of ranges with their kernels, do not count: kernels would be faster as well."""
     unknown: str = ""
-    """Why no replay can predict its gains."""
     sentence: str = ""
-    """What a job is like, with the words of `answer.py`: {share} of GPU time, {in_mpi}, {worth} and {waits}."""
     worth: str = ""
-    """What {worth} stands for, if its gain is much more than its share."""
     on_hosts: tuple[str, str] | None = None
-    """A field of MpiWaits with its time on main threads, and its sentence, for jobs whose GPU time does not show it."""
     places: Callable[[Case], Found] = where.find_none
     on_path: tuple[tuple[int, ...], str] | None = None
-    """Kinds of time on the critical path that it can save at most, and what would save them, as a clause."""
     of_steps: bool = False
-    """Whether one or a few slow steps are the cause."""
     needs_host: bool = False
-    """Whether hosts limit what it can gain, so that GAIN names them."""
     overlaps: bool = False
-    """Whether its time can hide behind the rest of the time, and no further."""
     overlap_slows: bool = False
-    """Whether its hint is overlap with kernels, which NCCL's kernels slow: both need the GPU and its memory."""
     doubt: tuple[str, ...] = ()
-    """Evidence of the doubt that its title has already."""
 
     def measure(self, losses: Losses) -> int:
         """Return the GPU time (ns) in the class."""
@@ -464,7 +466,7 @@ QUEUED = Bottleneck(
 UNEXPLAINED = Bottleneck(
     key="unexplained gaps",
     title="GPU gaps that the report does not explain",
-    rule="no bound saves 5%, and GPU idle time without a recorded launch is the largest loss",
+    rule="GPU idle time without a recorded launch is the largest loss, and no bound saves as much",
     loss=("unknown_ns",),
     sentence=_OF_GPU_TIME,
     hint="record the CUDA API on all processes (--trace=cuda); trace unified memory; sample the CPU",

@@ -16,6 +16,7 @@ from nsys2prv_ng.summary.efficiency.numbers import Losses
 from nsys2prv_ng.summary.efficiency.windows import NamedWindow, are_steps, choose_window, list_parts
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.memory.numbers import MemoryOperationNumbers
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.waits.numbers import MpiWaits, RankWaits
 from nsys2prv_ng.summary.waits.words import NOT_SELECTED
 from nsys2prv_ng.value_class import ValueClass
@@ -98,10 +99,8 @@ class Case(ValueClass):
     @property
     def inherited(self) -> list[tuple[RankWaits, int]]:
         """Each task, and how long others waited for it because it had waited for another one (ns)."""
-        sums = Counter[str]()
-        for culprit in [] if self.summary.waits is None else self.summary.waits.culprits:
-            if culprit.origin_task:
-                sums[culprit.task] += culprit.ns
+        culprits = [] if self.summary.waits is None else self.summary.waits.culprits
+        sums = sum_by_key((culprit.task, culprit.ns) for culprit in culprits if culprit.origin_task)
         return [(rank, min(sums[rank.task], rank.all_caused_ns)) for rank in self.ranks]
 
     @property
@@ -191,20 +190,13 @@ class Case(ValueClass):
     @cached_property
     def host_calls(self) -> Counter[str]:
         """Idle time (ns) of GPUs while the host was late, by call, "" for none."""
-        sums = Counter[str]()
-        for (_, call), (ns, _) in self.host_gaps.items():
-            sums[call] += ns
-        return sums
+        return sum_by_key((call, ns) for (_, call), (ns, _) in self.host_gaps.items())
 
     @cached_property
     def queued_waits(self) -> Counter[str]:
         """Idle time (ns) of GPUs after the next operation was launched, by what it waited for, "" if not known."""
-        sums = Counter[str]()
-        for gpu in self.summary.gpus:
-            for cause in gpu.idle_causes or []:
-                if cause.cause in ("queued", "graph"):
-                    sums[cause.call] += cause.ns
-        return sums
+        causes = (cause for gpu in self.summary.gpus for cause in gpu.idle_causes or [])
+        return sum_by_key((cause.call, cause.ns) for cause in causes if cause.cause in ("queued", "graph"))
 
     @property
     def host_mpi_calls(self) -> Counter[str]:

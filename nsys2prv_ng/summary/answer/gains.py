@@ -59,9 +59,8 @@ def list_gains(case: Case, bottleneck: Bottleneck) -> list[Scenario]:
     if largest is not None and gains and largest.saving_ns > max(each.saving_ns for each in gains):
         gains.insert(1, largest)  # another cause, and a larger one
     if targets is None and bound is not None:  # the same saving, by another name
-        gains = [
-            each for each in gains if each is bound or abs(each.saving_ns - bound.saving_ns) > _SAME * bound.saving_ns
-        ]
+        saved = bound.saving_ns
+        gains = [each for each in gains if each is bound or abs(each.saving_ns - saved) > _SAME * saved]
     others = sorted(case.bounds.values(), key=lambda each: -each.saving_ns)
     least = HALF * gains[0].saving_ns if gains else 0
     more = [each for each in others if each not in gains and each.saving_ns >= least and each.share >= LEAST][:1]

@@ -51,7 +51,8 @@ def _find_largest(case: Case) -> Bottleneck:
     if losses.not_split_ns >= max(_MOST_UNCLASSIFIED * case.gpu_ns, lost[largest]):
         return bottlenecks.UNCLASSIFIED
     best = max(case.bounds.values(), key=lambda bound: bound.saving_ns, default=None)
-    if best is not None and best.share >= LEAST:
+    unexplained = lost[largest] if largest == bottlenecks.UNEXPLAINED else 0  # no known change shortens these gaps
+    if best is not None and best.share >= max(LEAST, unexplained / case.gpu_ns):
         return _find_by_bound(case, best)
     loses = lost[largest] >= LEAST * case.gpu_ns
     numbers = case.summary.what_if

@@ -13,6 +13,7 @@ from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PAR
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.steps.numbers import LateInSlow, SlowStepNumbers
 from nsys2prv_ng.summary.steps.table import list_numbers
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.verdict import Place
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_span, format_time
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name
@@ -145,11 +146,8 @@ def describe_usual(found: SlowSteps) -> str:
 
 def _sum_parts(steps: Sequence[StepEfficiency]) -> Counter[str]:
     """Return the parts of the GPU time of some steps (ns) by their labels."""
-    sums = Counter[str]()
-    for step in steps:
-        for part in [] if step.losses is None else list_parts(step.losses):
-            sums[part.label] += part.ns
-    return sums
+    losses = [step.losses for step in steps if step.losses is not None]
+    return sum_by_key((part.label, part.ns) for each in losses for part in list_parts(each))
 
 
 def _list_shares(times: Mapping[str, float]) -> list[str]:
@@ -233,10 +231,8 @@ def _blame(late: LateInSlow) -> Explanation:
 def _find_on_hosts(numbers: SlowStepNumbers, summary: JobSummary) -> Iterator[Explanation]:
     """Yield the call, or user code, with most of the difference in host-bound time, then the range with most of it."""
     step = name_step_range(summary)
-    by_call, by_range = Counter[str](), Counter[str]()
-    for part in numbers.idle:
-        by_call[part.name] += part.difference_ns
-        by_range[part.range] += part.difference_ns
+    by_call = sum_by_key((part.name, part.difference_ns) for part in numbers.idle)
+    by_range = sum_by_key((part.range, part.difference_ns) for part in numbers.idle)
     least = numbers.difference_ns / 2
     ranges = [(name, ns) for name, ns in by_range.most_common(1) if name not in ("", step) and ns >= least]
     places = [Place(kind="range", name=name) for name, _ in ranges]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from nsys2prv_ng.summary.answer.case import HALF, LEAST, Case, find_rank, is_worth
 from nsys2prv_ng.summary.job import PLURALS, JobSummary
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.verdict import Straggler, StragglerReason
 from nsys2prv_ng.summary.waits.numbers import Excess, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.waits.words import DEPENDENCY, DEVICE, NOT_SELECTED, ON_HOST
@@ -44,10 +45,8 @@ def find_stragglers(case: Case) -> list[Straggler]:
 
 
 def _make(rank: RankWaits, inherited: int, waits: WaitNumbers) -> Straggler:
-    sums: Counter[tuple[str, str]] = Counter()
-    for cost in waits.costs:
-        if cost.task == rank.task and cost.reason in ON_HOST:
-            sums[cost.range, cost.call] += cost.ns
+    costs = [cost for cost in waits.costs if cost.task == rank.task and cost.reason in ON_HOST]
+    sums = sum_by_key(((cost.range, cost.call), cost.ns) for cost in costs)
     reasons = [StragglerReason(range=range_, call=call, ns=ns) for (range_, call), ns in sums.most_common()]
     return Straggler(
         rank=rank.rank, task=rank.task, caused_wait_ns=rank.all_caused_ns, inherited_ns=inherited, reasons=reasons
@@ -109,10 +108,8 @@ def _list_causes(case: Case, straggler: Straggler, rank: RankWaits) -> list[str]
     texts += [] if more is None else [describe_more_compute(case, more)]
     texts += [f"{format_time(ns)} {words}" for ns, words in causes]
     if straggler.inherited_ns >= _SOME * cost:
-        origins = Counter[tuple[int | None, str]]()
-        for culprit in waits.culprits:
-            if culprit.task == rank.task and culprit.origin_task:
-                origins[culprit.origin_rank, culprit.origin_task] += culprit.ns
+        inherited = [each for each in waits.culprits if each.task == rank.task and each.origin_task]
+        origins = sum_by_key(((each.origin_rank, each.origin_task), each.ns) for each in inherited)
         [(origin, ns)] = origins.most_common(1)
         texts.append(f"{format_time(ns)} of it inherited from {name_task(*origin)}")
     return texts
@@ -120,10 +117,7 @@ def _list_causes(case: Case, straggler: Straggler, rank: RankWaits) -> list[str]
 
 def sum_by_range(straggler: Straggler) -> Counter[str]:
     """Return how long (ns) others waited while its host was late, by range."""
-    sums = Counter[str]()
-    for reason in straggler.reasons:
-        sums[reason.range] += reason.ns
-    return sums
+    return sum_by_key((reason.range, reason.ns) for reason in straggler.reasons)
 
 
 def _list_host_causes(straggler: Straggler) -> list[tuple[int, str]]:
@@ -163,10 +157,7 @@ def _describe_hidden(summary: JobSummary, waits: WaitNumbers, least: float) -> s
     if "ranks" not in summary.chosen:
         return ""
     shown = {rank.task for rank in waits.ranks}
-    sums = Counter[tuple[int | None, str]]()
-    for cost in waits.costs:
-        if cost.task not in shown:
-            sums[cost.rank, cost.task] += cost.ns
+    sums = sum_by_key(((cost.rank, cost.task), cost.ns) for cost in waits.costs if cost.task not in shown)
     task, ns = max(sums.items(), key=lambda item: item[1], default=((None, ""), 0))
     if ns <= least:
         return ""
@@ -183,12 +174,14 @@ def _measure_ranks(case: Case) -> int:
 
 
 class MoreCompute(NamedTuple):
-    """Compute time of the GPUs of a rank, and the median of the other ranks (ns, in the time that is judged)."""
+    """Compute time of the GPUs of a rank, and the median of the other ranks (ns, in the time that is judged).
+
+    `others`: the other ranks in words.
+    """
 
     own_ns: int
     others_ns: float
     others: str
-    """The other ranks in words."""
 
 
 def find_more_compute(case: Case, rank: RankWaits) -> MoreCompute | None:
@@ -201,9 +194,7 @@ def find_more_compute(case: Case, rank: RankWaits) -> MoreCompute | None:
     on_host = sum(each.ns for each in costs if each.reason in ON_HOST)
     if on_host > HALF * rank.all_caused_ns:
         return None
-    times = Counter[str]()
-    for gpu in case.summary.gpus:
-        times.update(dict.fromkeys(gpu.tasks, gpu.compute_ns))
+    times = sum_by_key((task, gpu.compute_ns) for gpu in case.summary.gpus for task in gpu.tasks)
     own = times.pop(rank.task, 0)
     if not times or any(len(gpu.tasks) > 1 for gpu in case.summary.gpus):
         return None

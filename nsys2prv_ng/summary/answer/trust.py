@@ -127,9 +127,8 @@ def _describe_unsplit(summary: JobSummary) -> str:
     if numbers is None or numbers.unsplit_ns < LEAST * numbers.step_ns * summary.users[1]:
         return ""
     kept = format_time(numbers.unsplit_ns)
-    return (
-        f"predictions leave unclassified communication as it is: {kept} a step, summed over {PLURALS[summary.users[0]]}"
-    )
+    users = PLURALS[summary.users[0]]
+    return f"predictions leave unclassified communication as it is: {kept} a step, summed over {users}"
 
 
 def _describe_replayed(summary: JobSummary) -> str:

@@ -6,7 +6,6 @@ A class names its function in bottlenecks.py. Each returns the places, the longe
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -18,6 +17,7 @@ from nsys2prv_ng.summary.answer.case import HALF, Case, is_launch
 from nsys2prv_ng.summary.answer.rules import FUSIBLE
 from nsys2prv_ng.summary.links.table import describe_pipeline
 from nsys2prv_ng.summary.memory.numbers import MemoryOperationNumbers
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.verdict import Place
 from nsys2prv_ng.summary.waits.numbers import RankWaits
 from nsys2prv_ng.summary.waits.words import MainReason, list_bandwidth, list_stragglers
@@ -126,10 +126,8 @@ def find_mpi_calls(case: Case) -> Found:
     """Return the MPI calls with most time, and the ranges that GPUs were idle in meanwhile."""
     calls = case.mpi_calls
     places, text = _describe("call", calls, sum(calls.values()), "MPI time")
-    ranges = Counter[str]()
-    for (range_, call), (ns, _) in case.host_gaps.items():
-        if range_ and call.startswith("MPI_"):
-            ranges[range_] += ns
+    gaps = [(*names, ns) for names, (ns, _) in case.host_gaps.items()]
+    ranges = sum_by_key((range_, ns) for range_, call, ns in gaps if range_ and call.startswith("MPI_"))
     if ranges:
         [(range_, ns)] = ranges.most_common(1)
         places.append(Place(kind="range", name=range_, ns=ns))
@@ -156,12 +154,10 @@ def find_unclassified(case: Case) -> Found:
 
 def find_host(case: Case) -> Found:
     """Return what hosts were in while GPUs were idle: ranges, or calls if ranges say little."""
-    by_range, of_range = Counter[str](), Counter[tuple[str, str]]()
     step = slow_steps.name_step_range(case.summary)
-    for (range_, call), (ns, _) in case.host_gaps.items():
-        name = "" if range_ == step else range_
-        by_range[name] += ns
-        of_range[name, call] += ns
+    gaps = [("" if range_ == step else range_, call, ns) for (range_, call), (ns, _) in case.host_gaps.items()]
+    by_range = sum_by_key((name, ns) for name, _, ns in gaps)
+    of_range = sum_by_key(((name, call), ns) for name, call, ns in gaps)
     whole = sum(by_range.values())
     if not whole:
         return _find_slowest_change(case)

@@ -8,7 +8,6 @@ them counts as one step: its median step, and the means of its parts.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from nsys2prv_ng.summary.efficiency.numbers import Losses, WindowEfficiency
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.others import list_comparable
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.text.names import USER_CODE
 from nsys2prv_ng.value_class import ValueClass
 
@@ -29,16 +29,17 @@ LEAST = 0.005
 
 
 class Windows(NamedTuple):
-    """Windows of one side: its steps, all its time as a single window, or for several captures one for each."""
+    """Windows of one side: its steps, all its time as a single window, or for several captures one for each.
+
+    `ns`: time of each (n). `unit`: what the parts are times of: "GPU", "main thread", or "" without parts. `units`: the
+    number of GPUs or main threads that the parts cover. `parts`: time of all units in each window (n), by part. They
+    add up to `ns` times `units`.
+    """
 
     ns: list[int]
-    """Time of each (n)."""
     unit: str
-    """What the parts are times of: "GPU", "main thread", or "" without parts."""
     units: int
-    """The number of GPUs or main threads that the parts cover."""
     parts: list[dict[str, int]]
-    """Time of all units in each window (n), by part. They add up to `ns` times `units`."""
 
 
 def list_windows(summary: JobSummary, *, by_step: bool) -> Windows:
@@ -103,10 +104,7 @@ def make_budget(a: Windows, b: Windows) -> list[BudgetRow]:
 
 def _join_compute(parts: Mapping[str, int]) -> dict[str, int]:
     """Return the parts with all classes of compute as one."""
-    joined: Counter[str] = Counter()
-    for name, ns in parts.items():
-        joined[COMPUTE if name.startswith(COMPUTE) else name] += ns
-    return joined
+    return sum_by_key((COMPUTE if name.startswith(COMPUTE) else name, ns) for name, ns in parts.items())
 
 
 def _make_row(name: str, a: Windows, b: Windows, median: int) -> BudgetRow:

@@ -15,8 +15,7 @@ GPUs: a range of LEAST of a step or more, the largest call of NOISE of a step or
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -27,7 +26,7 @@ from nsys2prv_ng.summary.difference.statistics import NOISE
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.others import list_comparable
-from nsys2prv_ng.summary.ranges.numbers import RangeOfTask
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.text.formatting import shorten_range_name
 from nsys2prv_ng.text.names import USER_CODE
 from nsys2prv_ng.value_class import ValueClass
@@ -43,12 +42,7 @@ _COMPUTES = (COMPUTE, PARTS["whole_graph_ns"])
 _COMMUNICATION = [KERNEL_CLASSES[number] for number in COMMUNICATION_CLASSES]
 Per = Literal["rank", "process", "GPU"]
 Kind = Literal["range", "call", "kernel", "transfer"]
-_PARTS: Mapping[Kind, Sequence[str]] = {
-    "range": _ON_HOSTS,
-    "call": _ON_HOSTS,
-    "kernel": _COMPUTES,
-    "transfer": _TRANSFERS,
-}
+_PARTS = {"range": _ON_HOSTS, "call": _ON_HOSTS, "kernel": _COMPUTES, "transfer": _TRANSFERS}
 """The parts of the difference (up to a colon) that each kind explains."""
 
 
@@ -158,26 +152,20 @@ def _sum_kernels(summary: JobSummary, kernel_class: str | None = None) -> dict[s
 
     A name can be of several kernels, which its demangled names tell apart.
     """
-    sums: Counter[str] = Counter()
-    for kernel in summary.kernels:
-        if kernel.kernel_class == kernel_class:
-            sums[kernel.name] += kernel.total_ns
-        elif kernel_class is None and kernel.kernel_class not in _COMMUNICATION:
-            sums[kernel.kernel_class] += kernel.total_ns
+    named = [(each.kernel_class if kernel_class is None else each.name, each) for each in summary.kernels]
+    chosen = {kernel_class} if kernel_class is not None else {name for name, _ in named} - {*_COMMUNICATION}
+    sums = sum_by_key((name, each.total_ns) for name, each in named if each.kernel_class in chosen)
     return {name: _Named({None: ns}) for name, ns in sums.items()}
 
 
 def _sum_transfers(summary: JobSummary, prevented: frozenset[str]) -> dict[str, _Named]:
     """Return the time of copies and sets, of kernels that communicate, and in which NCCL moved data without waits."""
-    sums: Counter[str] = Counter()
-    if "copies" not in prevented:
-        copies = [each for each in summary.memory_operations if not each.operation.endswith(BY_NCCL)]
-        sums.update({each.operation: each.total_ns for each in copies})
-    if "nccl" not in prevented:
-        others = [kernel for kernel in summary.kernels if kernel.kernel_class == _COMMUNICATION[1]]
-        sums.update(Counter({kernel.name: kernel.total_ns for kernel in others}))
-        sums.update({each.function: each.kernel_ns - each.wait_ns for each in summary.nccl})
-    return {name: _Named({None: ns}) for name, ns in sums.items() if ns}
+    copies = [] if "copies" in prevented else summary.memory_operations
+    kernels, nccl = ([], []) if "nccl" in prevented else (summary.kernels, summary.nccl)
+    times = [(each.operation, each.total_ns) for each in copies if not each.operation.endswith(BY_NCCL)]
+    times += [(each.name, each.total_ns) for each in kernels if each.kernel_class == _COMMUNICATION[1]]
+    times += [(each.function, each.kernel_ns - each.wait_ns) for each in nccl]
+    return {name: _Named({None: ns}) for name, ns in sum_by_key(times).items() if ns}
 
 
 # ---- on hosts --------------------------------------------------------------------------------------------------------
@@ -201,17 +189,12 @@ def _list_ranges(summary: JobSummary) -> dict[str, _Named]:
     """Return all ranges but those of the steps themselves, without the waits of their threads for other ranks."""
     step = None if summary.steps is None else summary.steps.name
     return {
-        shorten_range_name(each.domain, each.name): _Named(_sum_by_rank(each.tasks), each.depth)
+        shorten_range_name(each.domain, each.name): _Named(
+            sum_by_key((task.rank, task.total_ns - task.waiting_ns) for task in each.tasks), each.depth
+        )
         for each in summary.ranges
         if each.name != step
     }
-
-
-def _sum_by_rank(tasks: Iterable[RangeOfTask]) -> dict[int | None, int]:
-    sums: Counter[int | None] = Counter()
-    for task in tasks:
-        sums[task.rank] += task.total_ns - task.waiting_ns
-    return dict(sums)
 
 
 def _list_calls(summary: JobSummary) -> dict[str, _Named]:

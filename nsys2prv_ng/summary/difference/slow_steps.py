@@ -11,7 +11,6 @@ difference.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -39,6 +38,7 @@ from nsys2prv_ng.summary.gpus.measure import list_gpus
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges
 from nsys2prv_ng.summary.steps.numbers import IdlePart, LateInSlow, OnlySlow, SlowStepNumbers, StepChange, StepPart
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.waits.measure import list_costs
 from nsys2prv_ng.summary.waits.numbers import LateCost
 from nsys2prv_ng.summary.waits.words import find_main_reasons, group_costs
@@ -165,7 +165,7 @@ def _find_late(
     tasks: int, explained: SlowStepNumbers, usual: Sequence[LateCost], slow: Sequence[LateCost]
 ) -> LateInSlow | None:
     """Return the task that the others wait for, if each waits for half of the difference at least."""
-    before, after = _sum_costs(usual), _sum_costs(slow)
+    before, after = (sum_by_key((cost.task, cost.ns) for cost in costs) for costs in (usual, slow))
     extra = {task: ns / len(explained.slow) - before[task] / len(explained.usual) for task, ns in after.items()}
     main = find_main_reasons(group_costs(slow, []))
     task = max(extra, key=lambda task: extra[task], default="")
@@ -173,14 +173,6 @@ def _find_late(
         return None
     row, ns = main[task].row, round(extra[task])
     return LateInSlow(rank=row.rank, task=task, ns=ns, others=tasks - 1, range=row.range, what=row.what)
-
-
-def _sum_costs(costs: Sequence[LateCost]) -> Counter[str]:
-    """Return how long (ns) others waited for each task."""
-    sums: Counter[str] = Counter()
-    for cost in costs:
-        sums[cost.task] += cost.ns
-    return sums
 
 
 def take_steps(job: Job, numbers: Sequence[int]) -> Job:

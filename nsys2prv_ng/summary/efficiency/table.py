@@ -85,11 +85,8 @@ def tabulate_efficiency(efficiency: EfficiencyNumbers, steps: StepNumbers | None
         rows += list_device_scores(f"{count_noun(losses.devices, 'GPU')}, parallel", devices)
     terms = {key: term for key, term in HOST_TERMS.items() if any(applies(key, host) for host in hosts)}
     if None not in hosts and (losses is not None or "mpi_parallel" in terms):
-        rows += list_scores(
-            terms,
-            f"{count_noun(efficiency.threads, 'main thread')}, parallel",
-            [*hosts, *[None] * (len(columns) - len(hosts))],
-        )
+        root = f"{count_noun(efficiency.threads, 'main thread')}, parallel"
+        rows += list_scores(terms, root, [*hosts, *[None] * (len(columns) - len(hosts))])
     return Grid(caption=caption, columns=[Column(""), *columns], rows=rows, over="NCCL is")
 
 

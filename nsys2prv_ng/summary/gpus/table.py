@@ -123,9 +123,8 @@ def tabulate_causes(gpus: Sequence[GpuNumbers]) -> grid.Grid:
 def _name_by_rank(gpus: Sequence[GpuNumbers]) -> list[str]:
     """Return a name for each GPU: its rank, if the two belong to each other only, otherwise its node and number."""
     times = Counter(rank for gpu in gpus for rank in gpu.ranks)
-    return [
-        f"rank {gpu.ranks[0]}" if len(gpu.ranks) == 1 and times[gpu.ranks[0]] == 1 else _name_gpu(gpu) for gpu in gpus
-    ]
+    is_alone = [[times[rank] for rank in gpu.ranks] == [1] for gpu in gpus]
+    return [f"rank {gpu.ranks[0]}" if alone else _name_gpu(gpu) for gpu, alone in zip(gpus, is_alone, strict=True)]
 
 
 def _label(cause: str, range_: str, call: str) -> tuple[grid.Name, grid.Name]:

@@ -14,7 +14,6 @@ kernels are in no series: their time is wait.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -29,6 +28,7 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.reading.device_operations import mark_communication, number_streams
 from nsys2prv_ng.reading.opened_events import ABSENT, OpenedEvents, find_checksum, load_opened_events
+from nsys2prv_ng.summary.sums import sum_by_key
 
 MOST_SHAPES = 64
 """Most shapes of a report that are measured: the shapes with most time."""
@@ -46,22 +46,22 @@ class Shape(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """n cells, in columns. `task`, `content`, `shape`: the series. The last two are checksums, as in all reports."""
+    """n cells, in columns. `task`, `content`, `shape`: the series. The last two are checksums, as in all reports.
+
+    `block`: the block of steps (see `find_blocks`). `steps`: number of steps in it. `clean`: number of kernels that do
+    not run beside NCCL. `kernels`, `ns`: number and time (ns) of all its kernels. `low`, `level`, `high`: first
+    quartile, median and third quartile of log(time / usual time of the place).
+    """
 
     task: IntArray
     content: IntArray
     shape: IntArray
     block: IntArray
-    """The block of steps (see `find_blocks`)."""
     steps: IntArray
-    """Number of steps in it."""
     clean: IntArray
-    """Number of kernels that do not run beside NCCL."""
     kernels: IntArray
-    """Number and time (ns) of all its kernels."""
     ns: IntArray
     low: FloatArray
-    """First quartile, median and third quartile of log(time / usual time of the place)."""
     level: FloatArray
     high: FloatArray
 
@@ -81,13 +81,15 @@ class Places(NamedTuple):
 
 
 class KernelTimes(NamedTuple):
-    """The cells and places of a report, its shapes by their checksum, and the time (ns) of each task's kernels."""
+    """The cells and places of a report, its shapes by their checksum, and the time (ns) of each task's kernels.
+
+    `task_ns`: time of all kernels without NCCL in the steps that count, also of those in no cell.
+    """
 
     cells: Cells
     places: Places
     shapes: dict[int, Shape]
     task_ns: dict[int, int]
-    """Time of all kernels without NCCL in the steps that count, also of those in no cell."""
 
 
 def join_cells(parts: Sequence[KernelTimes]) -> Cells:
@@ -99,9 +101,7 @@ def join_times(parts: list[KernelTimes]) -> KernelTimes:
     """Return the kernel times of several reports, at least one, as one."""
     places = Places._make(np.concatenate(columns) for columns in zip(*(part.places for part in parts), strict=True))
     shapes = {key: shape for part in parts for key, shape in part.shapes.items()}
-    task_ns = Counter[int]()
-    for part in parts:
-        task_ns.update(part.task_ns)
+    task_ns = sum_by_key(each for part in parts for each in part.task_ns.items())
     return KernelTimes(join_cells(parts), places, shapes, task_ns)
 
 
@@ -114,17 +114,19 @@ def find_blocks(step: IntArray, steps: int) -> IntArray:
 
 
 class Kernels(NamedTuple):
-    """n kernels without NCCL, in columns. Times are ns; `shape` is an index into a list of shapes."""
+    """n kernels without NCCL, in columns. Times are ns; `shape` is an index into a list of shapes.
+
+    `step`: index of the step, from the first one that counts. `is_beside`: whether it runs while a kernel that
+    communicates does on its GPU.
+    """
 
     task: IntArray
     step: IntArray
-    """Index of the step, from the first one that counts."""
     shape: IntArray
     launched: IntArray
     begin: IntArray
     ns: IntArray
     is_beside: BoolArray
-    """Whether it runs while a kernel that communicates does on its GPU."""
 
     def take(self, which: IntArray | BoolArray) -> Kernels:
         """Return the kernels that indices or a mask select."""
@@ -253,8 +255,5 @@ def find_quartiles(group: IntArray, value: FloatArray) -> tuple[FloatArray, Floa
     ordered = value[order]
     first = find_starts(group[order])
     last = np.append(first[1:], order.size) - first - 1
-    return (
-        ordered[first + last // 4],
-        (ordered[first + last // 2] + ordered[first + (last + 1) // 2]) / 2,
-        ordered[first + last - last // 4],
-    )
+    median = (ordered[first + last // 2] + ordered[first + (last + 1) // 2]) / 2
+    return ordered[first + last // 4], median, ordered[first + last - last // 4]

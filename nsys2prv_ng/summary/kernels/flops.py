@@ -58,9 +58,7 @@ def sum_operators(
     operators = place, ranges.begin[line], ranges.end[line]
     kernel, operator = _find_launched(kernels, load_launches(report, store), counts, operators)
     length = kernels.length[kernel]
-    name, kernel_class = (
-        _load_labels(kernels, event_type, kernel) for event_type in (types.KERNEL, types.KERNEL_CLASS)
-    )
+    name, kernel_class = (_load_labels(kernels, kind, kernel) for kind in (types.KERNEL, types.KERNEL_CLASS))
     heavy = np.where(kernel_class.take(is_heavy_class), length, 0)
     number_type = _choose_types(name, kernel_class, operator, heavy, line.size)
     is_shown = np.bincount(operator, minlength=line.size) > 0

@@ -29,7 +29,6 @@ not slow by the rules above lose more than half as much as the others, all may d
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -44,6 +43,7 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.kernels.cells import Cells, KernelTimes, Places, find_blocks, find_quartiles, join_times
 from nsys2prv_ng.summary.kernels.numbers import SlowKernel, SlowMode, SlowModeNumbers, SlowTask
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.value_class import ValueClass
 
 LEAST = float(np.log(1.1))
@@ -87,13 +87,15 @@ def find_slow_modes(job: Job, parts: Sequence[KernelTimes]) -> SlowModeNumbers |
 
 
 class Judged(NamedTuple):
-    """What n cells are, and their levels: of cells that are compared, levels of all tasks have the same origin."""
+    """What n cells are, and their levels: of cells that are compared, levels of all tasks have the same origin.
+
+    `lost`: time (ns) of slow cells less their usual time; 0 for others.
+    """
 
     is_compared: BoolArray
     is_slow: BoolArray
     level: FloatArray
     lost: IntArray
-    """Time (ns) of slow cells less their usual time; 0 for others."""
 
 
 class _Limits(NamedTuple):
@@ -237,14 +239,16 @@ def _find_usual(own: IntArray, level: FloatArray, which: BoolArray, least: int =
 
 @dataclass(eq=False, repr=False)
 class Mode(ValueClass):
-    """Slow cells, as indices by series, of some tasks; the blocks of steps that are slow, and all compared ones."""
+    """Slow cells, as indices by series, of some tasks; the blocks of steps that are slow, and all compared ones.
+
+    `lost`: time (ns).
+    """
 
     tasks: set[int]
     series: list[IntArray]
     slow: set[int]
     compared: set[int]
     lost: int
-    """Time (ns)."""
 
 
 def group_modes(cells: Cells, judged: Judged) -> list[Mode]:
@@ -317,10 +321,8 @@ def _share_shapes(cells: Cells, one: Mode, other: Mode) -> bool:
 
 def _merge(modes: Sequence[Mode]) -> Mode:
     """Return modes as one. A step is slow if it is so in most of them, by the time that they lose."""
-    slow, compared = Counter[int](), Counter[int]()
-    for mode in modes:
-        slow.update(dict.fromkeys(mode.slow, mode.lost))
-        compared.update(dict.fromkeys(mode.compared, mode.lost))
+    slow = sum_by_key((block, mode.lost) for mode in modes for block in mode.slow)
+    compared = sum_by_key((block, mode.lost) for mode in modes for block in mode.compared)
     return Mode(
         tasks={task for mode in modes for task in mode.tasks},
         series=[at for mode in modes for at in mode.series],

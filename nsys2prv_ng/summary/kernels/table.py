@@ -94,10 +94,8 @@ def _describe_flops(flops: FlopNumbers, user: str) -> list[str]:
     per_step = f"{format_flops(flops.flops / flops.steps / flops.tasks)} a step and {user}" if flops.steps else ""
     rate = f"{format_flops(flops.flops / flops.kernel_ns * 1e9)}/s while their kernels run" if flops.kernel_ns else ""
     share = format_percent(flops.explained_ns, flops.of_ns)
-    return [
-        f"At least {per_step or format_flops(flops.flops)}, {rate}",
-        f"These operators launched {share} of the time in GEMM, attention and convolution kernels",
-    ]
+    of_kernels = f"These operators launched {share} of the time in GEMM, attention and convolution kernels"
+    return [f"At least {per_step or format_flops(flops.flops)}, {rate}", of_kernels]
 
 
 # ---- in words --------------------------------------------------------------------------------------------------------

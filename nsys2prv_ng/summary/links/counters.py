@@ -97,11 +97,13 @@ class NcclTime:
 
 
 class _Scopes(NamedTuple):
-    """The GPUs whose transfers count on each row of the trace: a scope is a row of a GPU, a node, or last the job."""
+    """The GPUs whose transfers count on each row of the trace: a scope is a row of a GPU, a node, or last the job.
+
+    `node_of_row`: scope of the node of each row.
+    """
 
     of_row: IntArray
     node_of_row: IntArray
-    """Scope of the node of each row."""
     size: int
 
 

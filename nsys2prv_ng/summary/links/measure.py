@@ -124,7 +124,7 @@ def _sum_links(messages: Messages) -> list[numbers.Link]:
     return sorted(links, key=lambda link: (-link.bytes, link.library, link.sender, link.receiver))
 
 
-class _Groups(NamedTuple):
+class Groups(NamedTuple):
     """n groups of rated messages of one size, in columns; quartiles and sums of transfer times in ns."""
 
     is_mpi: IntArray
@@ -142,19 +142,18 @@ class _Groups(NamedTuple):
     high: IntArray
     error: FloatArray
 
-    def take(self, which: IntArray) -> _Groups:
+    def take(self, which: IntArray) -> Groups:
         """Return the groups at these indices."""
-        return _Groups._make([column[which] for column in self])
+        return Groups._make([column[which] for column in self])
 
 
-def _group(messages: Messages, *, by_pair: bool) -> _Groups:
+def _group(messages: Messages, *, by_pair: bool) -> Groups:
     """Return the rated messages by size, and by pair or else over all pairs, without groups within the clock error."""
     messages = messages.take(messages.ns > 0)
     pair, _ = encode_rows(messages.sender, messages.receiver)
     one = np.zeros(pair.size, np.int64)
-    is_mpi, between, is_closed = (
-        marks.astype(np.int64) for marks in (messages.is_mpi, messages.between_nodes, messages.is_closed)
-    )
+    marks = messages.is_mpi, messages.between_nodes, messages.is_closed
+    is_mpi, between, is_closed = (column.astype(np.int64) for column in marks)
     by = (pair, is_closed) if by_pair else (one, one)
     code, _ = encode_rows(is_mpi, between, messages.bytes, messages.together, *by)
     order = np.lexsort((messages.ns, code))
@@ -163,7 +162,7 @@ def _group(messages: Messages, *, by_pair: bool) -> _Groups:
     ns = messages.ns[order]
     leader = order[first]
     _, distinct = encode_rows(code, pair)
-    groups = _Groups(
+    groups = Groups(
         is_mpi=is_mpi[leader],
         sender=messages.sender[leader],
         receiver=messages.receiver[leader],
@@ -182,7 +181,7 @@ def _group(messages: Messages, *, by_pair: bool) -> _Groups:
     return groups.take(np.flatnonzero(groups.median >= FEWEST_ERRORS * groups.error))
 
 
-def _list_rates(groups: _Groups, *, with_ends: bool) -> list[numbers.MessageRate]:
+def _list_rates(groups: Groups, *, with_ends: bool) -> list[numbers.MessageRate]:
     """Return the rate of each group, most bytes first."""
     by_bytes = groups.take(np.argsort(-(groups.bytes * groups.messages), kind="stable"))
     return [
@@ -206,17 +205,16 @@ def _list_rates(groups: _Groups, *, with_ends: bool) -> list[numbers.MessageRate
     ]
 
 
-def _list_lines(groups: _Groups) -> list[Any]:
+def _list_lines(groups: Groups) -> list[Any]:
     """Return each group as a tuple of its numbers."""
-    return [_Groups._make(row) for row in zip(*(column.tolist() for column in groups), strict=True)]
+    return [Groups._make(row) for row in zip(*(column.tolist() for column in groups), strict=True)]
 
 
-def _list_slow(groups: _Groups, *, are_nodes: bool) -> list[numbers.SlowLink]:
+def _list_slow(groups: Groups, *, are_nodes: bool) -> list[numbers.SlowLink]:
     """Return the slow pairs, the one with the lowest rate relative to its peers first."""
     peers, _ = encode_rows(groups.is_mpi, groups.between_nodes, groups.bytes, groups.together)
     pair, _ = encode_rows(groups.is_mpi, groups.sender, groups.receiver)
-    times = PairTimes(peers, pair, groups.bytes, groups.messages, groups.low, groups.median, groups.high, groups.error)
-    which, *of_peers = find_slow_pairs(times)
+    which, *of_peers = find_slow_pairs(groups, peers, pair)
     found = [
         numbers.SlowLink(
             library=numbers.MPI if row.is_mpi else numbers.NCCL,
@@ -297,49 +295,30 @@ SHORTEST_NS = 20_000
 """Least difference of transfer times (ns): calls and launches take as long to return."""
 
 
-class PairTimes(NamedTuple):
-    """n pairs at one size, in columns. `group` is equal for peers. Times are ns, per message."""
+def find_slow_pairs(groups: Groups, peers: IntArray, pair: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Return (index of each slow pair, number of peers, shortest and longest median of a peer), by the rules above.
 
-    group: IntArray
-    pair: IntArray
-    """Equal for one pair at several sizes."""
-    bytes: IntArray
-    """Size of a message."""
-    messages: IntArray
-    """Number of messages."""
-    low: IntArray
-    """First quartile, median and third quartile of the transfer times."""
-    median: IntArray
-    high: IntArray
-    error: FloatArray
-
-    def take(self, which: IntArray | BoolArray) -> PairTimes:
-        """Return the pairs that indices or a mask select."""
-        return PairTimes._make([column[which] for column in self])
-
-
-def find_slow_pairs(pairs: PairTimes) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Return (index of each slow pair, number of peers, shortest and longest median of a peer), by the rules above."""
-    known = np.flatnonzero(pairs.messages >= FEWEST)
-    chosen = pairs.take(known)
-    size = np.bincount(chosen.group)[chosen.group] if known.size else known
-    known, chosen = known[size > FEWEST_PEERS], chosen.take(size > FEWEST_PEERS)
-    medians, highs = _Others(chosen.group, chosen.median), _Others(chosen.group, chosen.high)
+    `peers` (n) is equal for groups that are compared, `pair` (n) for one pair at several sizes.
+    """
+    known = np.flatnonzero(groups.messages >= FEWEST)
+    known = known[np.bincount(peers[known])[peers[known]] > FEWEST_PEERS] if known.size else known
+    chosen, peers = groups.take(known), peers[known]
+    medians, highs = _Others(peers, chosen.median), _Others(peers, chosen.high)
     usual = medians.pick(medians.count // 2)
     limit = highs.pick(-(-3 * (highs.count - 1) // 4))
-    errors = _Others(chosen.group, np.rint(np.minimum(chosen.error, np.iinfo(np.int64).max // 4)).astype(np.int64))
+    errors = _Others(peers, np.rint(np.minimum(chosen.error, np.iinfo(np.int64).max // 4)).astype(np.int64))
     error = chosen.error + errors.pick(errors.count - 1)
     slow = (chosen.median >= FAR * usual) & (chosen.median - usual >= SHORTEST_NS) & (chosen.low - limit > error)
-    slow &= _mark_largest(chosen)
-    peers = medians.count
-    return known[slow], peers[slow], medians.pick(np.zeros_like(peers))[slow], medians.pick(peers - 1)[slow]
+    slow &= _mark_largest(chosen.bytes * chosen.messages, pair[known])
+    count = medians.count
+    return known[slow], count[slow], medians.pick(np.zeros_like(count))[slow], medians.pick(count - 1)[slow]
 
 
-def _mark_largest(pairs: PairTimes) -> BoolArray:
-    """Mark for each pair the size in which it moved most bytes."""
-    order = np.lexsort((-(pairs.bytes * pairs.messages), pairs.pair))
+def _mark_largest(size: IntArray, pair: IntArray) -> BoolArray:
+    """Mark for each pair the group in which it moved most bytes. `size` (n): the bytes of each group."""
+    order = np.lexsort((-size, pair))
     marks = np.zeros(order.size, np.bool_)
-    marks[order[find_starts(pairs.pair[order])]] = True
+    marks[order[find_starts(pair[order])]] = True
     return marks
 
 

@@ -33,7 +33,6 @@ from nsys2prv_ng.intervals.windows import mark_inside
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.parts import MessagePairs
 from nsys2prv_ng.report.export_settings import JSON_OPTION, describe_payload_remedy
-from nsys2prv_ng.report.table_reader import NULL
 from nsys2prv_ng.sources.shared.reasons import PAYLOAD_NOT_EXPORTED
 
 _MOST_UNSURE = 0.1
@@ -46,6 +45,11 @@ class Messages(NamedTuple):
     """n messages that count, in columns. Times are ns.
 
     `sender` and `receiver` are ends: the row of a GPU in the trace for NCCL, the task of the trace for MPI.
+
+    `kernel`: index of the sending kernel or call; several messages may share one. `together`: the most messages that
+    the kernel or call of a side carries. `is_closed`: whether its kernels or calls carry messages between these two
+    ends only. `ns`: transfer time; 0 if it is not known. `error`: how far the transfer time may be wrong, because two
+    clocks measured it.
     """
 
     is_mpi: BoolArray
@@ -56,15 +60,10 @@ class Messages(NamedTuple):
     between_nodes: BoolArray
     bytes: IntArray
     kernel: IntArray
-    """Index of the sending kernel or call; several messages may share one."""
     together: IntArray
-    """The most messages that the kernel or call of a side carries."""
     is_closed: BoolArray
-    """Whether its kernels or calls carry messages between these two ends only."""
     ns: IntArray
-    """Transfer time; 0 if it is not known."""
     error: FloatArray
-    """How far the transfer time may be wrong, because two clocks measured it."""
 
     def take(self, which: IntArray | BoolArray) -> Messages:
         """Return the messages that indices or a mask select."""
@@ -108,9 +107,9 @@ def _list_of_source(
     ends = tasks if is_mpi else [gpu_of_row[pairs.send_row], gpu_of_row[pairs.receive_row]]
     ends = [end.astype(np.int64) for end in ends]
 
-    known = [column.is_known for column in _get_sides(pairs)]
+    known = [side.is_known for side in pairs.sides]
     every = [waits.row, waits.begin, waits.end]
-    wait = [find_rows(every, [side.row, side.begin, side.end]) for side in _get_sides(pairs)]
+    wait = [find_rows(every, [side.row, side.begin, side.end]) for side in pairs.sides]
     is_here = mark_inside(pairs.receive_begin, pairs.receive_end, job.scope.windows)
     is_shown = (ends[0] >= 0) & (ends[1] >= 0) & (tasks[0] >= 0) & (tasks[1] >= 0)
     counts = known[1] & is_shown & pick(shown, wait[1], False) & is_here
@@ -124,7 +123,7 @@ def _list_of_source(
     certain &= mark_inside(pairs.send_begin, pairs.send_end, job.scope.windows)
     once = np.flatnonzero(~mark_duplicates(parts.row, parts.begin))
     collectives = [parts.row[once], parts.begin[once]]
-    for side in _get_sides(pairs):
+    for side in pairs.sides:
         certain &= find_rows(collectives, [side.row, side.begin]) < 0
     rated = certain & moving.is_certain & (pairs.bytes > 0) & (moving.ns > 0)
     return Messages(
@@ -143,26 +142,6 @@ def _list_of_source(
     ).take(counts)
 
 
-class _Side(NamedTuple):
-    """One side of n messages: the kernel or call that completes it, and when it was posted (ns)."""
-
-    row: IntArray
-    begin: IntArray
-    end: IntArray
-    posted: IntArray
-
-    @property
-    def is_known(self) -> BoolArray:
-        return np.asarray((self.begin != NULL) & (self.end != NULL), np.bool_)
-
-
-def _get_sides(pairs: MessagePairs) -> tuple[_Side, _Side]:
-    return (
-        _Side(pairs.send_row, pairs.send_begin, pairs.send_end, pairs.send_arrived),
-        _Side(pairs.receive_row, pairs.receive_begin, pairs.receive_end, pairs.receive_arrived),
-    )
-
-
 class _Moving(NamedTuple):
     """When the data of n messages moved, and what shares their kernels or calls (as in Messages)."""
 
@@ -175,11 +154,11 @@ class _Moving(NamedTuple):
 
 def _measure_moving(pairs: MessagePairs, ends: Sequence[IntArray], *, is_mpi: bool) -> _Moving:
     """Measure from when both sides of all messages in the two kernels or calls run, to the end of the receive."""
-    send, receive = _get_sides(pairs)
+    send, receive = pairs.sides
     n = send.row.size
     code, _ = encode_rows(np.append(send.row, receive.row), np.append(send.begin, receive.begin))
     calls = int(code.max(initial=-1)) + 1
-    running, posted = (np.maximum(getattr(send, name), getattr(receive, name)) for name in ("begin", "posted"))
+    running, posted = np.maximum(send.begin, receive.begin), np.maximum(send.arrived, receive.arrived)
 
     def reduce_calls(values: IntArray, how: np.ufunc) -> tuple[IntArray, IntArray]:
         """Reduce values of messages over each kernel or call; return the results for the two of each message."""

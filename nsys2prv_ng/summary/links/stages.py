@@ -167,8 +167,8 @@ def load_sides(job: Job, steps: Steps) -> Sides | None:
     if not found:
         return None
     pairs = MessagePairs._make([np.concatenate(columns) for columns in zip(*found, strict=True)])
-    row, begin = np.append(pairs.send_row, pairs.receive_row), np.append(pairs.send_begin, pairs.receive_begin)
-    end, arrived = np.append(pairs.send_end, pairs.receive_end), np.append(pairs.receive_arrived, pairs.send_arrived)
+    row, begin, end, *_ = (np.append(*columns) for columns in zip(*pairs.sides, strict=True))
+    arrived = np.append(pairs.receive_arrived, pairs.send_arrived)
     gpu = pick(map_rows_to_gpus(job), row, -1)
     step = _find_steps(job, steps, pick(job.new_row, row, -1), begin)
     sent, received = np.split(step, 2)
@@ -211,13 +211,12 @@ def _find_steps(job: Job, steps: Steps, row: IntArray, begin: IntArray) -> IntAr
 
 def list_step_messages(sides: Sides) -> StepMessages:
     kernel, _ = encode_rows(sides.row, sides.begin)
-    (sender, receiver), (send, receive), (sent_at, received_at) = (
-        np.split(column, 2) for column in (sides.gpu, kernel, sides.begin)
-    )
+    columns = sides.gpu, kernel, sides.begin
+    (sender, receiver), (send, receive), (sent_at, received_at) = (np.split(column, 2) for column in columns)
     step = np.split(sides.step, 2)[0]
     kept = sender != receiver
-    columns = (sender, receiver, step, sides.bytes, send, receive, sent_at, received_at)
-    return StepMessages._make([column[kept] for column in columns])
+    found = StepMessages(sender, receiver, step, sides.bytes, send, receive, sent_at, received_at)
+    return StepMessages._make([column[kept] for column in found])
 
 
 class MessageKernels(NamedTuple):

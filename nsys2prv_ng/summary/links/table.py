@@ -91,10 +91,8 @@ def tabulate_exchanges(links: numbers.LinkNumbers) -> Grid:
 
 
 NO_PEAK = "Percentages are of the peak of the counter: reports do not contain the speed of links"
-_ORDER = {
-    link: place
-    for place, link in enumerate((numbers.NVLINK, numbers.PCIE, numbers.INFINIBAND, numbers.ETHERNET, numbers.NETWORK))
-}
+_LINKS = numbers.NVLINK, numbers.PCIE, numbers.INFINIBAND, numbers.ETHERNET, numbers.NETWORK
+_ORDER = {link: place for place, link in enumerate(_LINKS)}
 """Place of each kind of link in the table; a kind that another version wrote comes last."""
 _TITLES = {numbers.TRANSFER: "NCCL transfer", numbers.KERNELS: "NCCL kernels"}
 """Titles of the second mean, by what it covers."""
@@ -203,10 +201,8 @@ def _describe_link(links: numbers.LinkNumbers, slow: numbers.SlowLink) -> str:
         sender, receiver = (name_end(links.ends[index]).replace("`", "'") for index in (slow.sender, slow.receiver))
     low, high = (f"{format_bytes(rate)}/s" for rate in (slow.peers_low_bytes_per_s, slow.peers_high_bytes_per_s))
     peers = low if low == high else f"{low} to {high}"
-    return (
-        f"{sender} -> {receiver}: {format_bytes(slow.bytes_per_s)}/s, its {count_noun(slow.peers, 'peer')} {peers}"
-        f" (median of {count_noun(slow.count, 'message')} of {format_bytes(slow.bytes)})"
-    )
+    text = f"{sender} -> {receiver}: {format_bytes(slow.bytes_per_s)}/s, its {count_noun(slow.peers, 'peer')} {peers}"
+    return f"{text} (median of {count_noun(slow.count, 'message')} of {format_bytes(slow.bytes)})"
 
 
 # ---- pipelines -------------------------------------------------------------------------------------------------------
@@ -219,13 +215,10 @@ def tabulate_pipeline(pipeline: PipelineNumbers) -> Grid:
         turns = len(stage.ends) * len(pipeline.step_ns)
         compute, bubble = Ns(stage.compute_ns / turns), Ns(stage.bubble_ns / turns)
         waits = Ns(stage.send_wait_ns / turns), Ns(stage.collective_wait_ns / turns) if stage.collective_wait_ns else ""
-        rest = (
-            Ns(stage.transfer_ns / turns),
-            Ns(stage.other_ns / turns),
-            Count(stage.unclaimed) if stage.unclaimed else "",
-        )
+        rest = Ns(stage.transfer_ns / turns), Ns(stage.other_ns / turns)
         share = Share(stage.bubble_ns, pipeline.measure_whole(stage))
-        rows.append([f"{number}", Name(name_ranks(stage)), compute, bubble, share, *waits, *rest])
+        unclaimed = Count(stage.unclaimed) if stage.unclaimed else ""
+        rows.append([f"{number}", Name(name_ranks(stage)), compute, bubble, share, *waits, *rest, unclaimed])
     titles: list[str | Column] = ["stage", "", "compute", "bubble", "of step", "send wait"]
     titles += [Column("collective wait", optional=True, minor=True), Column("transfer", minor=True)]
     titles += [Column("other", minor=True), Column("not claimed", optional=True, minor=True)]

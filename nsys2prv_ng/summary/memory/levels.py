@@ -43,22 +43,21 @@ KINDS = (2, 3)
 
 
 class MemoryLevel(NamedTuple):
-    """Device memory in use on a GPU over n steps, or one window of time."""
+    """Device memory in use on a GPU over n steps, or one window of time.
+
+    `edges`: the last time (ns) before the first step, then the end of each step (n + 1). `steps`: n; 0 if the window is
+    no step. `ends`: in use at these times (bytes, n + 1). `least`: least in use in each step (n). `last`: when the last
+    step has least in use (ns); without steps, the end. `peak_step`: index of the step of the peak.
+    """
 
     edges: IntArray
-    """The last time (ns) before the first step, then the end of each step (n + 1)."""
     steps: int
-    """n; 0 if the window is no step."""
     ends: IntArray
-    """In use at these times (bytes, n + 1)."""
     least: IntArray
-    """Least in use in each step (n)."""
     last: int
-    """When the last step has least in use (ns); without steps, the end."""
     peak: int
     peak_time: int
     peak_step: int
-    """Index of the step of the peak."""
 
 
 def measure_levels(job: Job, devices: Devices) -> dict[int, MemoryLevel]:
@@ -79,10 +78,9 @@ def _list_captured_once(job: Job, devices: Devices) -> set[int]:
     """Return the rows of the GPUs none of whose tasks has operations in several reports."""
     reports = Counter[int]()
     for report, rows in zip(job.reports, job.tree.rows, strict=True):
-        streams = [
-            row for place, row in zip(report.places.all, rows.tolist(), strict=True) if isinstance(place, Stream)
-        ]
-        reports.update(set(job.tree.task_of_row[[row for row in streams if row >= 0]].tolist()))
+        places = zip(report.places.all, rows.tolist(), strict=True)
+        streams = [row for place, row in places if isinstance(place, Stream) and row >= 0]
+        reports.update(set(job.tree.task_of_row[streams].tolist()))
     return {row for row, device in devices.rows.items() if all(reports[task] <= 1 for task in device.tasks)}
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import Devices
 from nsys2prv_ng.analysis.host_activity import load_thread_ranges
-from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_objects, make_rows, sum_table, take_rows
+from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, make_rows, sum_table, take_rows
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import FloatArray, FloatTable, IntArray
 from nsys2prv_ng.intervals.nesting import measure_depths
@@ -29,6 +29,7 @@ from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.kernels.cells import KernelTimes, find_blocks, join_cells
 from nsys2prv_ng.summary.memory import numbers
 from nsys2prv_ng.summary.memory.levels import KINDS, MemoryLevel, choose_points, is_leak, measure_growth, measure_levels
+from nsys2prv_ng.summary.totals import add_up
 
 _MOST_KEPT = 10
 
@@ -41,9 +42,9 @@ def measure_memory(job: Job, devices: Devices, kernel_times: Sequence[KernelTime
         return None
     parts = [*job.engine.sum_up(lambda index: _sum_report(job, index, devices, levels), range(len(job.reports)))]
     sums = _Sums(
-        sum_table(join_tables([part.changes for part in parts]), ["row"]),
-        sum_table(join_tables([part.kept for part in parts]), ["row", "range", "call"]),
-        sum_table(join_tables([part.calls for part in parts]), ["row", "name"], _LONGEST),
+        add_up([part.changes for part in parts], ["row"]),
+        add_up([part.kept for part in parts], ["row", "range", "call"]),
+        add_up([part.calls for part in parts], ["row", "name"]),
         {row: place for part in parts for row, place in part.peaks.items()},
     )
     kernel_ns = _sum_kernel_times(kernel_times)
@@ -56,20 +57,17 @@ def measure_memory(job: Job, devices: Devices, kernel_times: Sequence[KernelTime
 
 
 class _Sums(NamedTuple):
-    """Sums over a report, or over all, as tables by `row` of the GPU."""
+    """Sums over a report, or over all, as tables by `row` of the GPU.
+
+    `changes`: allocations, frees, and the bytes of both. `kept`: number and bytes of the allocations that stay, by
+    `range` and `call`. `calls`: allocator calls by `name`: their number, total and longest time (ns). The row is -1 if
+    the GPU is not known. `peaks`: range and call of the allocation that made the peak.
+    """
 
     changes: Table
-    """Allocations, frees, and the bytes of both."""
     kept: Table
-    """Number and bytes of the allocations that stay, by `range` and `call`."""
     calls: Table
-    """Allocator calls by `name`: their number, total and longest time (ns). The row is -1 if the GPU is not known."""
     peaks: dict[int, tuple[str, str]]
-    """Range and call of the allocation that made the peak."""
-
-
-_LONGEST = {"max_ns": "max"}
-"""The column of calls that is not summed."""
 
 
 def _make_gpu(
@@ -77,9 +75,8 @@ def _make_gpu(
 ) -> numbers.GpuMemory:
     device = devices.rows[row]
     changes, kept, calls = (_list_rows(table, row) for table in (sums.changes, sums.kept, sums.calls))
-    places = sorted(
-        (numbers.KeptMemory(**each) for each in kept), key=lambda each: (-each.bytes, each.range, each.call)
-    )
+    places = [numbers.KeptMemory(**each) for each in kept]
+    places.sort(key=lambda each: (-each.bytes, each.range, each.call))
     peak_range, peak_call = sums.peaks.get(row, ("", ""))
     return numbers.GpuMemory(
         node=device.node,
@@ -113,7 +110,7 @@ def _list_rows(table: Table, row: int) -> list[dict[str, Any]]:
 
 
 def _list_calls(calls: Table) -> list[numbers.AllocatorCalls]:
-    rows = make_rows(sum_table(drop_columns(calls, "row"), ["name"], _LONGEST))
+    rows = make_rows(add_up([drop_columns(calls, "row")], ["name"]))
     listed = [numbers.AllocatorCalls(blocking=numbers.is_blocking(row["name"]), **row) for row in rows]
     return sorted(listed, key=lambda calls: (-calls.total_ns, calls.name))
 
@@ -138,17 +135,17 @@ def _find_kernel_time(kernel_ns: FloatTable, tasks: set[int], steps: int) -> Flo
 
 
 class _Changes(NamedTuple):
-    """n allocations and frees of device memory in the steps: place of the thread, time (ns), row of the GPU, bytes."""
+    """n allocations and frees of device memory in the steps: place of the thread, time (ns), row of the GPU, bytes.
+
+    `allocated`: ABSENT for frees. `freed`: ABSENT for allocations. `lifetime`: ABSENT if the report shows no free.
+    """
 
     place: IntArray
     time: IntArray
     row: IntArray
     allocated: IntArray
-    """ABSENT for frees."""
     freed: IntArray
-    """ABSENT for allocations."""
     lifetime: IntArray
-    """ABSENT if the report shows no free."""
 
 
 def _sum_report(job: Job, index: int, devices: Devices, levels: Mapping[int, MemoryLevel]) -> _Sums:
@@ -248,5 +245,5 @@ def _sum_calls(
             row[task == number] = used[0]
     length = end - begin
     columns = {"row": row, "name": value[line], "count": np.ones_like(row), "total_ns": length, "max_ns": length}
-    table = sum_table(columns, ["row", "name"], _LONGEST)
+    table = add_up([columns], ["row", "name"])
     return {**table, "name": make_objects(names[call] for call in table["name"].tolist())}

@@ -158,10 +158,8 @@ def describe_leaks(memory: MemoryNumbers | None) -> str:
 def describe_leak(gpu: GpuMemory) -> str:
     """Return how memory of a GPU grows, and where most of what stays was allocated."""
     growth = gpu.growth_per_step or 0
-    text = (
-        f"{name_users(gpu) or f'GPU {gpu.gpu}'}: device memory in use grows by {format_bytes(growth)} a step,"
-        f" {format_bytes(growth * gpu.steps)} in {count_noun(gpu.steps, 'step')}"
-    )
+    text = f"{name_users(gpu) or f'GPU {gpu.gpu}'}: device memory in use grows by {format_bytes(growth)} a step"
+    text += f", {format_bytes(growth * gpu.steps)} in {count_noun(gpu.steps, 'step')}"
     whole = gpu.more_kept_bytes + sum(kept.bytes for kept in gpu.kept)
     if not whole:
         return text

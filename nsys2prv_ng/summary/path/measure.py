@@ -138,14 +138,16 @@ def _sum_steps(path: CriticalPath) -> list[PathStep]:
 
 
 class PathAndSavings(NamedTuple):
-    """The critical path of a job, what an ideal network saves, and what changes save."""
+    """The critical path of a job, what an ideal network saves, and what changes save.
+
+    `on_ideal_network`: nothing is known if only an excerpt was replayed. `is_too_large`: whether there was too much to
+    replay even one step.
+    """
 
     path: PathNumbers | None = None
     on_ideal_network: Savings = Savings()
-    """Nothing is known if only an excerpt was replayed."""
     what_if: WhatIfNumbers | None = None
     is_too_large: bool = False
-    """Whether there was too much to replay even one step."""
 
 
 def compute_path_and_savings(

@@ -156,9 +156,7 @@ _HOST_KINDS = {
     ),
 }
 # The colours of the states of GPUs precede those of threads.
-_GPU_ACTIVITIES = {
-    key: types.GPU_WAITS[value] for value, key in zip(range(1, len(types.GPU_WAITS)), ACTIVITIES, strict=False)
-}
+_GPU_ACTIVITIES = {key: types.GPU_WAITS[value] for value, key in zip([*types.GPU_WAITS][1:], ACTIVITIES, strict=False)}
 _HOST_ACTIVITIES = {
     "own_code": "User code",
     "cuda": "CUDA",

@@ -29,18 +29,19 @@ _OPERATOR = re.compile(r"(aten|autograd|torch)::")
 
 
 class TimedRanges(NamedTuple):
-    """n ranges, ordered by place, start and falling end (ns)."""
+    """n ranges, ordered by place, start and falling end (ns).
+
+    `parent`: the range around each, which may be on another thread; -1 for none. `step`: the step in which each starts,
+    as any number. `sequence`: ABSENT for none.
+    """
 
     place: IntArray
     begin: IntArray
     end: IntArray
     parent: IntArray
-    """The range around each, which may be on another thread; -1 for none."""
     process: IntArray
     step: IntArray
-    """The step in which each starts, as any number."""
     sequence: IntArray
-    """ABSENT for none."""
 
 
 def link_backward(ranges: TimedRanges, key: IntArray, names: Sequence[str]) -> tuple[IntArray, IntArray]:

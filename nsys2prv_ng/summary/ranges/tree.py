@@ -87,11 +87,13 @@ def _nest_report(
 
 
 class _Nested(NamedTuple):
-    """How n ranges nest, and the range that each of m operations was launched in (-1 for none)."""
+    """How n ranges nest, and the range that each of m operations was launched in (-1 for none).
+
+    `level`: number of ranges around each range.
+    """
 
     parent: IntArray
     level: IntArray
-    """Number of ranges around each range."""
     inside: IntArray
 
 

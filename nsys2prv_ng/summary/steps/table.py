@@ -88,33 +88,19 @@ def _lay_out_times(part: StepPart) -> list[Cell]:
 
 
 _SLOW = "slow steps"
-_KINDS = {
-    "class": "kernel class",
-    "kernel": "kernel",
-    "transfer": "copy, set or NCCL",
-    "range": "NVTX range",
-    "call": "call",
-}
+_KINDS = {"class": "kernel class", "transfer": "copy, set or NCCL", "range": "NVTX range"}
 
 
 def _tabulate_changes(numbers: SlowStepNumbers) -> Grid:
     """Return what differs most by name; then the calls and ranges that only slow steps have and that differ little."""
     only = {(each.kind, each.name) for each in numbers.only_slow}
-    rows = [_lay_out_change(change, (change.kind, change.name) in only) for change in numbers.changes]
     known = {(change.kind, change.name) for change in numbers.changes}
-    rows += [
-        [
-            Name(each.name),
-            _name_kind(each.kind),
-            f"each {clean_name(each.per)}",
-            _SLOW,
-            Ns(0),
-            Ns(each.ns),
-            NsChange(each.ns),
-        ]
-        for each in numbers.only_slow
-        if (each.kind, each.name) not in known
-    ]
+    changes = [*numbers.changes]
+    for each in numbers.only_slow:
+        if (each.kind, each.name) not in known:
+            times = dict(zip(_TIMES, (0, each.ns, each.ns), strict=True))
+            changes.append(StepChange(kind=each.kind, name=each.name, per=each.per, rank=None, **times))
+    rows = [_lay_out_change(change, (change.kind, change.name) in only) for change in changes]
     return Grid(
         caption=f"{_describe(numbers)}, by name, mean time per step",
         columns=make_columns("name", "kind", Column("of", minor=True), Column("only in", optional=True))
@@ -126,7 +112,7 @@ def _tabulate_changes(numbers: SlowStepNumbers) -> Grid:
 
 
 def _name_kind(kind: str) -> str:
-    """Return a kind in words; kinds of later versions have their key."""
+    """Return a kind in words; kernels, calls and kinds of later versions have their key."""
     return _KINDS.get(kind, clean_name(kind))
 
 

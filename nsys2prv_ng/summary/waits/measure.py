@@ -24,6 +24,7 @@ from nsys2prv_ng.intervals.device_sweep import COMPUTE, WHOLE_GRAPH
 from nsys2prv_ng.intervals.windows import cut_to_windows, mark_inside
 from nsys2prv_ng.job.counted import CountedEvents, mark_counted
 from nsys2prv_ng.job.open_job import Job
+from nsys2prv_ng.operations.parts import Side
 from nsys2prv_ng.reading.device_operations import mark_communication
 from nsys2prv_ng.reading.opened_events import load_opened_events
 from nsys2prv_ng.report.table_reader import NULL
@@ -83,11 +84,8 @@ def compute_waits(job: Job, waits: Waits, late: LateReasons, nccl: Sequence[Inte
 
 def list_costs(job: Job, waits: Waits, late: LateReasons) -> list[LateCost]:
     """Return what made tasks late that others waited for in the time and steps that count, as in WaitNumbers."""
-
-    def load(report: int) -> Intervals:
-        return load_communication(job, report, CountedEvents(job, report))
-
-    nccl = list(job.engine.sum_up(load, range(len(job.reports))))
+    reports = range(len(job.reports))
+    nccl = [*job.engine.sum_up(lambda report: load_communication(job, report, CountedEvents(job, report)), reports)]
     kernels = _find_kernels(job, _show(job, waits, ~waits.is_mpi), nccl).pieces
     _, why = _blame(job, waits, late, kernels, _show(job, waits, waits.is_mpi))
     return why.costs
@@ -150,23 +148,20 @@ def _count_messages(job: Job, waits: Waits, kernels: ShownWaits) -> int:
     count = 0
     for joined in job.joined:
         for source, pairs in joined.messages.items():
-            sides = [
-                (pairs.send_row, pairs.send_begin, pairs.send_end),
-                (pairs.receive_row, pairs.receive_begin, pairs.receive_end),
-            ]
             if source == source_names.MPI:
-                sent, received = (_mark_shown(job, *side) for side in sides)
+                sent, received = (_mark_shown(job, side) for side in pairs.sides)
             else:
                 shown = [waits.row[kernels.at], waits.begin[kernels.at]]
-                sent, received = (find_rows(shown, [row, begin]) >= 0 for row, begin, _ in sides)
+                sent, received = (find_rows(shown, [side.row, side.begin]) >= 0 for side in pairs.sides)
             count += int((sent | received).sum())
     return count
 
 
-def _mark_shown(job: Job, row: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
+def _mark_shown(job: Job, side: Side) -> BoolArray:
     """Mark the calls on rows of the trace that count, and have a part in the chosen time."""
-    begin, end = np.where(begin == NULL, end, begin), np.where(end == NULL, begin, end)
-    shown = np.asarray((job.new_row[row] >= 0) & mark_counted(job, job.new_row[row], begin), np.bool_)
+    begin, end = np.where(side.begin == NULL, side.end, side.begin), np.where(side.end == NULL, side.begin, side.end)
+    row = job.new_row[side.row]
+    shown = np.asarray((row >= 0) & mark_counted(job, row, begin), np.bool_)
     if job.scope.windows:
         index, _, _, _ = cut_to_windows(begin, end, job.scope.windows)
         shown &= np.isin(np.arange(row.size), index)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.export_settings import describe_payload_remedy
+from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.waits.numbers import Bandwidth, Culprit, LateCost, RankWaits, WaitNumbers
 from nsys2prv_ng.text.formatting import count_noun, format_bytes
 from nsys2prv_ng.text.names import NO_CALL, NO_RANGE
@@ -24,18 +25,20 @@ ON_HOST = LAUNCH, CALL
 
 
 class LateRow(NamedTuple):
-    """One task, reason and NVTX range: what cost others most in it, how often, and how long (ns) they waited."""
+    """One task, reason and NVTX range: what cost others most in it, how often, and how long (ns) they waited.
+
+    `whats`: calls of the late thread, or operations that ended late ("" for none), and their parts of `ns`, largest
+    first. `origins`: names of the tasks that delayed this one, the most expensive first. `times`: number of late
+    kernels and calls whose main reason this is.
+    """
 
     rank: int | None
     task: str
     reason: str
     range: str
     whats: list[tuple[str, int]]
-    """Calls of the late thread, or operations that ended late ("" for none), and their parts of `ns`, largest first."""
     origins: list[str]
-    """Names of the tasks that delayed this one, the most expensive first."""
     times: int
-    """Number of late kernels and calls whose main reason this is."""
     ns: int
 
     @property
@@ -96,16 +99,12 @@ def group_costs(costs: Sequence[LateCost], culprits: Sequence[Culprit]) -> list[
         times[key] += culprit.times
         if culprit.origin_task:
             origins[key][culprit.origin_task] += culprit.ns
-    rows = [
-        _make_row(part, [name for name, _ in origins[key].most_common()], times[key]) for key, part in parts.items()
-    ]
+    rows = [_make_row(own, [name for name, _ in origins[key].most_common()], times[key]) for key, own in parts.items()]
     return sorted(rows, key=lambda row: (-row.ns, row.task, row.reason, row.range))
 
 
 def _make_row(costs: Sequence[LateCost], origins: list[str], times: int) -> LateRow:
-    sums: Counter[str] = Counter()
-    for cost in costs:
-        sums[cost.call or cost.operation] += cost.ns
+    sums = sum_by_key((cost.call or cost.operation, cost.ns) for cost in costs)
     whats = sorted(sums.items(), key=lambda item: (-item[1], item[0]))
     first = costs[0]
     return LateRow(first.rank, first.task, first.reason, first.range, whats, origins, times, sum(sums.values()))
@@ -113,10 +112,9 @@ def _make_row(costs: Sequence[LateCost], origins: list[str], times: int) -> Late
 
 def find_main_reasons(rows: Sequence[LateRow]) -> dict[str, MainReason]:
     """Return the main reason of each task, by its name."""
-    sums: Counter[tuple[str, str]] = Counter()
+    sums = sum_by_key(((row.task, row.reason), row.ns) for row in rows)
     parts: dict[tuple[str, str], list[LateRow]] = defaultdict(list)
     for row in rows:
-        sums[row.task, row.reason] += row.ns
         parts[row.task, row.reason].append(row)
     main: dict[str, MainReason] = {}
     for (task, reason), ns in sorted(sums.items(), key=lambda item: (-item[1], item[0])):
@@ -125,21 +123,21 @@ def find_main_reasons(rows: Sequence[LateRow]) -> dict[str, MainReason]:
 
 
 class BandwidthRow(NamedTuple):
-    """Collectives of one function, number of ranks and printed size, over communicators of a name; rates in bytes/s."""
+    """Collectives of one function, number of ranks and printed size, over communicators of a name; rates in bytes/s.
+
+    `bytes`: the sum of their sizes. `operations`: the number of collectives. `ns`: their transfer time, summed.
+    `communicator`: what the communicators are for, or their name; without one, the only communicator, or their number.
+    """
 
     function: str
     ranks: int
     size: str
     bytes: int
-    """The sum of their sizes."""
     operations: int
-    """The number of collectives."""
     ns: int
-    """Their transfer time, summed."""
     algorithm_bytes_per_s: float
     bus_bytes_per_s: float
     communicator: str
-    """What the communicators are for, or their name; without one, the only communicator, or their number."""
 
 
 def list_bandwidth(bandwidth: Sequence[Bandwidth]) -> list[BandwidthRow]:

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.analysis.waits import rules
 from nsys2prv_ng.analysis.waits.clocks import Parts, get_uncertainty
-from nsys2prv_ng.analysis.waits.rules import Side
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.operations.parts import FROM_ROOT, OTHER, SYNCHRONISING, TO_ROOT
+from nsys2prv_ng.operations.parts import FROM_ROOT, OTHER, SYNCHRONISING, TO_ROOT, Side
 from nsys2prv_ng.report.database import NULL
 from tests.examples import examples
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.cuda.operation_times import CLOCK_ERROR, find_clock_errors, mark_overtaken
+from nsys2prv_ng.sources.cuda.device_operations import CLOCK_ERROR, find_clock_errors, mark_overtaken
 from nsys2prv_ng.sources.shared.reasons import AFTER_CAPTURE, BEFORE_LAUNCH
 from tests.report_truth import Report
 from tests.translated import KERNEL, NCCL_KERNEL, changed, translated_set

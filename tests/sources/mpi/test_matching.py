@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.mpi.communicators import UNKNOWN, AllCommunicators, Communicators, Group
-from nsys2prv_ng.sources.mpi.matching import CapturedTime, ReportMessages, match_messages
+from nsys2prv_ng.sources.mpi.matching import ReportMessages, match_messages
 from nsys2prv_ng.sources.mpi.messages import ANY_SOURCE, NOBODY, MessageEnds, MpiMessages
 from nsys2prv_ng.sources.shared.source import Result
 from tests.examples import examples
@@ -166,9 +166,9 @@ def matched(
         receives = [receive for receive in run.receives if receive.task == task]
         messages = MpiMessages(as_ends(sends, keys, offset), as_ends(receives, keys, offset))
         reports.append(ReportMessages(messages, keys, np.arange(run.tasks), ClockMap(offset)))
-    captured = CapturedTime(from_init & recorded, to_finalize & recorded)
+    captured = from_init & recorded, to_finalize & recorded
     ranks = {rank: rank for rank in recorded}
-    result, _ = match_messages(reports, communicators, np.arange(run.tasks), ranks, captured)
+    result, _ = match_messages(reports, communicators, np.arange(run.tasks), ranks, *captured)
     (lines,) = result.records
     words = lines.value.reshape(-1, 4)
     sends_by_id = {send.id: send for send in run.sends}

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.summary.links.measure import PairTimes, find_slow_pairs
+from nsys2prv_ng.summary.links.measure import Groups, find_slow_pairs
 from tests.examples import examples
 
 US = 1000
@@ -18,8 +18,11 @@ Row = tuple[int, int, int, int, int, int, int, int]
 
 def find(rows: list[Row]) -> list[tuple[int, int, int, int]]:
     columns = [np.array(column, np.int64) for column in zip(*rows, strict=True)] or [np.zeros(0, np.int64)] * 8
-    pairs = PairTimes(*columns[:7], error=columns[7].astype(np.float64))
-    return list(zip(*(column.tolist() for column in find_slow_pairs(pairs)), strict=True))
+    group, pair, size, messages, low, median, high, error = columns
+    groups = Groups._make([np.zeros_like(pair)] * len(Groups._fields))
+    groups = groups._replace(bytes=size, messages=messages, low=low, median=median, high=high)
+    slow = find_slow_pairs(groups._replace(error=error.astype(np.float64)), group, pair)
+    return list(zip(*(column.tolist() for column in slow), strict=True))
 
 
 def find_by_loops(rows: list[Row]) -> list[tuple[int, int, int, int]]:

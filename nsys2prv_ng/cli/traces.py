@@ -1,0 +1,141 @@
+"""The commands that read and write traces: translate, which runs by default, shard, merge and check."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nsys2prv_ng import api
+from nsys2prv_ng.cli.options import NoProgress, Quiet, describe_argument, with_options
+from nsys2prv_ng.cli.printing import print_result, print_summary
+from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable
+from nsys2prv_ng.options.calls import CheckOptions, MergeOptions, ShardOptions, TranslateOptions
+from nsys2prv_ng.paraver.files import is_trace
+from nsys2prv_ng.report.formats import REPORTS_HELP, is_report_name
+from nsys2prv_ng.text.formatting import count_noun
+
+
+@with_options(TranslateOptions)
+def translate(
+    paths: Annotated[
+        list[Path],
+        describe_argument("REPORT... OUT.prv", f"{REPORTS_HELP} in any order, then the trace (.prv or .prv.gz)."),
+    ],
+    options: TranslateOptions,
+    compress: Annotated[bool, typer.Option("--gzip", help="Write OUT.prv.gz, which Paraver opens directly.")] = False,
+    quiet: Quiet = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also print the reports and their clocks.")] = False,
+) -> None:
+    """Translate reports into one trace (the default)."""
+    *reports, output = paths
+    if not is_trace(output):
+        what = "is a report; " if is_report_name(output) else ""
+        raise UsageError(f"{output}: {what}the last argument must be the trace to write, OUT.prv or OUT.prv.gz")
+    if not reports:
+        raise UsageError(f"no report to translate into {output}: nsys2prv-ng REPORT... OUT.prv")
+    if compress and output.suffix != ".gz":
+        output = output.with_name(output.name + ".gz")
+    result = api.translate(reports, output, **vars(options))
+    if not quiet:
+        from nsys2prv_ng.reading.shards import find_shards
+        from nsys2prv_ng.sources.registry import SOURCES
+
+        loads = {} if find_shards(reports) else {source.name: source.load for source in result.sources if source.read}
+        details = {source.name: loads[source.name] for source in SOURCES if source.name in loads}
+        print_result(result, options, details, verbose=verbose)
+    print_summary(result)
+
+
+@with_options(ShardOptions)
+def shard(
+    paths: Annotated[
+        list[Path], describe_argument("REPORT... FOLDER", f"{REPORTS_HELP}, then the folder for their contents.")
+    ],
+    options: ShardOptions,
+    quiet: NoProgress = False,
+) -> None:
+    """Read reports into a folder, to share the work among nodes.
+
+    Each node of a job can read its own reports. translate, summary, compare and merge accept the folder instead of
+    reports.
+    """
+    *reports, folder = paths
+    if not reports:
+        raise UsageError(f"no report to read into {folder}: nsys2prv-ng shard REPORT... FOLDER")
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder}: is a file; the last argument must be the folder to read reports into")
+    api.shard(reports, folder, **vars(options))
+    if not quiet:
+        from nsys2prv_ng.reading.shards import find_shards
+
+        where = shlex.quote(str(folder))
+        there = count_noun(len(find_shards([folder])), "report")
+        print(escape_unprintable(f"{folder}: now has {there}; nsys2prv-ng merge {where} OUT.prv"))
+
+
+@with_options(MergeOptions)
+def merge(
+    folder: Annotated[Path, describe_argument("FOLDER", "The folder that `shard` filled.")],
+    output: Annotated[Path, describe_argument("OUT.prv", "The trace (.prv or .prv.gz).")],
+    options: MergeOptions,
+    quiet: Quiet = False,
+) -> None:
+    """Write one trace from a folder that `shard` filled.
+
+    Runs at once, or as separate jobs: --only plan, then --only write for each part, then --only join. The options of
+    the trace belong to the plan.
+    """
+    result = api.merge(folder, output, **vars(options))
+    if result is not None and not quiet:
+        print_result(result, options, {})
+        print_summary(result)
+
+
+@with_options(CheckOptions)
+def check(
+    paths: Annotated[
+        list[Path],
+        describe_argument("OUT.prv [FILE.cfg...]", "A trace (.prv or .prv.gz), and Paraver cfgs to check against it."),
+    ],
+    options: CheckOptions,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print problems only.")] = False,
+) -> None:
+    """Check a trace and cfgs against Paraver's rules.
+
+    Exits with code 1 if they break a rule.
+    """
+    traces = [path for path in paths if path.suffix != ".cfg"]
+    if not traces:
+        raise UsageError("no trace to check the cfgs against: nsys2prv-ng check OUT.prv FILE.cfg...")
+    if len(traces) > 1:
+        raise UsageError(f"{traces[1]}: check takes one trace, and cfgs that end in .cfg")
+    [trace] = traces
+    cfgs = [*(options.cfg or ()), *(path for path in paths if path.suffix == ".cfg")]
+    result = api.check(trace, cfg=cfgs, progress=options.progress)
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in result.records.items())
+    counts += (
+        f"; {count_noun(result.tasks, 'task')}, {count_noun(result.rows, 'row')}, {count_noun(result.nodes, 'node')}"
+    )
+    faults = [_print_findings(trace, result.problems, result.warnings, counts, quiet)]
+    for cfg, checked in result.cfgs.items():
+        counts = f"{count_noun(checked.windows, 'window')}, {count_noun(checked.histograms, 'histogram')}"
+        faults.append(_print_findings(cfg, checked.problems, checked.warnings, counts, quiet))
+    if any(faults):
+        raise TranslationError("; ".join(filter(None, faults)))
+
+
+def _print_findings(
+    path: Path, problems: Sequence[object], warnings: Sequence[object], counts: str, quiet: bool
+) -> str:
+    """Print the findings of a file; return a line about its problems, or an empty text."""
+    for problem in problems:
+        print(escape_unprintable(str(problem)))
+    if not quiet:
+        for warning in warnings:
+            print(escape_unprintable(f"warning: {warning}"))
+        print(escape_unprintable(f"{path}: {counts}"))
+    return f"{path}: {len(problems)} kinds of problem" if problems else ""
