@@ -35,6 +35,7 @@ from cfgs.generate.paraver_cfg import (
     several,
 )
 from cfgs.generate.shared import (
+    COMPUTE_CLASSES,
     FLAG,
     IN_ANY,
     IN_COMPUTE,
@@ -47,8 +48,9 @@ from cfgs.generate.shared import (
     activity_or_idle_of_ranks,
     gpus,
     idle_stretches,
+    in_class,
     inside,
-    names,
+    kernel_names,
     sampled_functions,
 )
 from nsys2prv_ng.paraver import event_types as types
@@ -233,10 +235,10 @@ ANALYSIS.add(
     "in_useful_kernel",
     "Streams in a compute kernel: 0 or 1 for each stream",
     """
-The value is 1 in a compute kernel, and 0 otherwise. NCCL kernels, copies and sets do not count. For GPUs as a whole see
-analysis/gpu_useful.
+The value is 1 in a compute kernel, and 0 otherwise. Kernels that communicate, copies and sets do not count. For GPUs as
+a whole see analysis/gpu_useful.
 """,
-    Window("In a compute kernel", codes(colours.counts(palette.COMPUTE)), events=only(types.KERNEL), compose=NESTING),
+    in_class("In a compute kernel", COMPUTE_CLASSES, codes(colours.counts(palette.COMPUTE))),
     menu="Which kernels take the time?",
 )
 
@@ -248,7 +250,7 @@ One row per stream, one column per kernel name. Each row adds up to 100: the tim
 Choose statistic % Window Time for the share of the trace, Time for microseconds, # Bursts for the number of kernels.
 There is one row per stream, because a row per rank could show only one of several overlapping kernels.
 """,
-    Histogram("Time in kernels [%]", names("Compute kernels", only(types.KERNEL)), "% Time", maximum=MOST_NAMES),
+    Histogram("Time in kernels [%]", kernel_names("Compute kernels", COMPUTE_CLASSES), "% Time", maximum=MOST_NAMES),
     menu="Which kernels take the time?",
 )
 

@@ -21,17 +21,20 @@ from cfgs.generate.paraver_cfg import (
     span,
 )
 from cfgs.generate.shared import (
+    COMPUTE_CLASSES,
     LAUNCH_LINES,
     MOST_NAMES,
     NAMES,
     NCCL_RANGES,
     NVTX_RANGES,
     cuda_kinds,
+    kernel_names,
     names,
     sampled_functions,
 )
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import palette
+from nsys2prv_ng.paraver.value_tables import COMMUNICATION_CLASSES
 
 BASICS = Folder("basics")
 
@@ -62,12 +65,14 @@ Stream rows are empty here; views/cuda_activities shows their activity.
 
 BASICS.add(
     "kernels",
-    "Compute kernels of each stream, by name",
+    "Compute kernels of each stream, and communication kernels except NCCL's, by name",
     """
+First window: kernels of libraries other than NCCL that communicate. Second window: kernels that compute.
 For NCCL kernels see basics/nccl, and for opaque CUDA graphs basics/graphs.
 For kernel classes (GEMM, attention, ...) see analysis/kernel_classes.
 """,
-    names("Compute kernels", only(types.KERNEL)),
+    kernel_names("Communication kernels except NCCL's", COMMUNICATION_CLASSES),
+    kernel_names("Compute kernels", COMPUTE_CLASSES),
     menu="Which kernels take the time?",
 )
 

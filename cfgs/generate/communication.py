@@ -5,8 +5,6 @@ Their files are in the folder `analysis`, where users look for them, after the p
 
 from __future__ import annotations
 
-from typing import Any
-
 from cfgs.generate import colours
 from cfgs.generate.paraver_cfg import (
     GRADIENT,
@@ -15,9 +13,7 @@ from cfgs.generate.paraver_cfg import (
     SIGN,
     TASK,
     Derived,
-    Events,
     Folder,
-    Function,
     Histogram,
     Window,
     codes,
@@ -25,9 +21,10 @@ from cfgs.generate.paraver_cfg import (
     plus,
     product,
 )
-from cfgs.generate.shared import MOST_NAMES, NCCL_RANGES, names
+from cfgs.generate.shared import COMPUTE_CLASSES, MOST_NAMES, NCCL_RANGES, in_class, names
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import palette
+from nsys2prv_ng.paraver.value_tables import COMMUNICATION_CLASSES
 
 
 def _make_bytes() -> Derived:
@@ -40,19 +37,20 @@ def _make_bytes() -> Derived:
     return Derived("NCCL bytes", GRADIENT, operation="add", first=messages, second=collective)
 
 
-def _count_streams(name: str, events: Events, *top: Function, **properties: Any) -> Window:
-    """Count the streams of a rank that run one of these kernels."""
-    return Window(name, GRADIENT, events=events, compose=SIGN, level=TASK, top=top, **properties)
-
-
 # Calls are counted, and their bytes are summed, by name at their start: each start is one burst, even if calls nest.
 _begins = Window("NCCL calls", codes(colours.NAMES), events=NCCL_RANGES)
 _kernel_names = names("NCCL kernels of each rank", only(types.NCCL_KERNEL), level=TASK, above=MAXIMUM)
-_running = _count_streams("Concurrent NCCL kernels", only(types.NCCL_KERNEL), units=MILLISECONDS)
-_computing = _count_streams("Compute kernels of the rank, plus one", only(types.KERNEL), plus(1))
-_communicating = _count_streams("In an NCCL kernel", only(types.NCCL_KERNEL), SIGN)
+_running = Window(
+    "Concurrent NCCL kernels", GRADIENT, events=only(types.NCCL_KERNEL), compose=SIGN, level=TASK, units=MILLISECONDS
+)
+_computing = in_class("Compute kernels of the rank, plus one", COMPUTE_CLASSES, level=TASK, top=(plus(1),))
+_communicating = in_class("In communication", COMMUNICATION_CLASSES, level=TASK, top=(SIGN,))
 _beside = product(
-    "NCCL and compute kernels of the rank", codes(colours.NCCL_AND_OTHERS), _computing, _communicating, level=TASK
+    "Communication and compute kernels of the rank",
+    codes(colours.NCCL_AND_OTHERS),
+    _computing,
+    _communicating,
+    level=TASK,
 )
 
 COMMUNICATION = Folder("analysis")
@@ -92,14 +90,15 @@ lighter. Concurrent NCCL kernels on a GPU share multiprocessors and links, and c
 
 COMMUNICATION.add(
     "concurrency_of_computation_during_nccl",
-    "Compute kernels concurrent with NCCL kernels: timeline, and share of each rank's NCCL time (%)",
+    "Compute kernels concurrent with communication: timeline, and share of each rank's communication time (%)",
     """
-One row per rank. The value is 0 without an NCCL kernel, 1 while only NCCL kernels run (orange: exposed communication),
-2 while one compute kernel runs at the same time, and n + 1 for n compute kernels (green: overlapped). Kernels of all
-GPUs of the rank count together, so for a rank with several GPUs see
+Communication is NCCL kernels, kernels of other libraries that move data between GPUs, and copies between GPUs.
+One row per rank. The value is 0 without communication, 1 while nothing computes beside it (orange: exposed
+communication), 2 while one compute kernel runs at the same time, and n + 1 for n compute kernels (green: overlapped).
+Kernels of all GPUs of the rank count together, so for a rank with several GPUs see
 analysis/overlap-communication-compute-2dh-timeline instead. Choose statistic Time for microseconds.
 """,
     _beside,
-    Histogram("Compute kernels during NCCL, plus one [%]", _beside, "% Time", maximum=64),
+    Histogram("Compute kernels during communication, plus one [%]", _beside, "% Time", maximum=64),
     menu="What is communicated?",
 )

@@ -29,9 +29,11 @@ from cfgs.generate.paraver_cfg import (
     only,
     product,
     span,
+    times,
 )
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families, palette
+from nsys2prv_ng.paraver.value_tables import COMMUNICATION_CLASSES
 
 NAMES = codes(colours.NAMES, ANY_DRAW)
 FLAG = Look(maximum=1)
@@ -50,6 +52,9 @@ IN_KERNELS = tuple(value for value in _KINDS if value & 19)
 IN_ANY = _KINDS
 IN_IDLE = (8,)
 """Values of GPU_ACTIVITY: a sum of 1 (compute), 2 (communication), 4 (memory) and 16 (whole graphs); 8 is idle."""
+
+COMPUTE_CLASSES = tuple(value for value in types.KERNEL_CLASS.values or () if value not in COMMUNICATION_CLASSES)
+"""Values of KERNEL_CLASS; kernels and copies that move data between GPUs have the others, whoever starts them."""
 
 GPU_MOVING, GPU_WAITING, GPU_IDLE, GPU_NOT_SPLIT = 3, 4, 7, 8
 """Values of GPU_ACTIVITY_WITH_WAITS: exposed communication by part, idle, and exposed communication not split."""
@@ -70,8 +75,21 @@ def inside(name: str, events: Events, **properties: Any) -> Window:
     return Window(name, FLAG, events=events, compose=NESTING, top=(SIGN,), **properties)
 
 
+def in_class(name: str, classes: tuple[int, ...], look: Look = FLAG, **properties: Any) -> Window:
+    """Show 1 in kernels of these classes, and in copies that are of these classes because they communicate."""
+    return Window(name, look, events=only(types.KERNEL_CLASS), thread=has_value(*classes), **properties)
+
+
+def kernel_names(name: str, classes: tuple[int, ...]) -> Derived:
+    """Show the names of kernels of these classes, without NCCL's."""
+    every = names("Kernels except NCCL's", only(types.KERNEL))
+    return product(name, NAMES, every, in_class("In such a kernel", classes))
+
+
 def cuda_kinds(name: str, **properties: Any) -> Derived:
     """Show the event type of the current activity: API call, memory operation, kernel, NCCL kernel or graph.
+
+    All that moves data between GPUs has the type of NCCL kernels, which is the largest that it may have.
 
     The type of the last event does not drop to 0 at the end of an interval, so it is cut to the inside of intervals. A
     memory operation starts with events of two types; the last is the type of its size.
@@ -80,7 +98,9 @@ def cuda_kinds(name: str, **properties: Any) -> Derived:
     sizes = function("Translate", (types.MEMORY_BYTES.number, types.MEMORY_OPERATION.number))
     last = Window("Kind of the last event", codes(colours.KINDS), events=events, thread=LAST_TYPE, compose=sizes)
     within = inside("Inside a call or operation", events)
-    return product(name, codes(colours.KINDS), last, within, **properties)
+    kinds = product("Kind of the call or operation", codes(colours.KINDS), last, within)
+    communicates = in_class("In communication", COMMUNICATION_CLASSES, compose=times(types.NCCL_KERNEL.number))
+    return Derived(name, codes(colours.KINDS), operation="maximum", first=kinds, second=communicates, **properties)
 
 
 def sampled_functions(name: str, **properties: Any) -> Window:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cfgs.generate import colours
 from cfgs.generate.paraver_cfg import (
     GRADIENT,
     NODE,
@@ -12,11 +13,13 @@ from cfgs.generate.paraver_cfg import (
     Function,
     Histogram,
     Window,
+    codes,
     divided,
     only,
     product,
 )
 from cfgs.generate.shared import (
+    COMPUTE_CLASSES,
     FLAG,
     GPU_IDLE,
     IN_ANY,
@@ -29,11 +32,14 @@ from cfgs.generate.shared import (
     activity_with_waits_of_ranks,
     cuda_kinds,
     gpus,
+    in_class,
+    kernel_names,
     names,
     ranks,
 )
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families, palette
+from nsys2prv_ng.paraver.value_tables import COMMUNICATION_CLASSES
 
 _MIB = 2**20
 
@@ -61,12 +67,13 @@ _managed = _make_memory_level("Managed memory in use [MiB]", "managed")
 VIEWS = Folder("views")
 VIEWS.add(
     "cuda_activities",
-    "CUDA activity on every row, by colour: API calls, kernels, NCCL kernels, graphs and memory operations",
+    "CUDA activity on every row, by colour: API calls, kernels, communication, graphs and memory operations",
     """
-Open this window first. Host threads show CUDA API calls (light blue). Streams show compute kernels (blue), NCCL
-kernels (orange), copies and sets (purple), and opaque CUDA graphs, which were traced as a whole (pale blue). Dark: none
-of these. Look for dark streams (idle GPU), for orange while nothing is blue (exposed communication), and for host
-threads that are light blue all the time (waiting or launch-bound).
+Open this window first. Host threads show CUDA API calls (light blue). Streams show compute kernels (blue),
+communication (orange: kernels of NCCL and other libraries, and copies between GPUs), copies and sets (purple), and
+opaque CUDA graphs, which were traced as a whole (pale blue). Dark: none of these. Look for dark streams (idle GPU), for
+orange while nothing is blue (exposed communication), and for host threads that are light blue all the time (waiting or
+launch-bound).
 For names see basics/cuda_api, basics/kernels, basics/nccl and basics/memory_operations.
 """,
     cuda_kinds("CUDA activities"),
@@ -122,21 +129,32 @@ analysis/waited_for shows the stragglers; analysis/exposed_communication adds up
     menu="What do the GPUs do?",
 )
 
+_OPERATIONS = codes(colours.MEMORY_OPERATIONS)
 _on_path = Window("On the critical path", FLAG, events=only(types.CRITICAL_PATH), compose=SIGN)
-_compute = names("Compute kernels", only(types.KERNEL))
+_compute = kernel_names("Compute kernels", COMPUTE_CLASSES)
+_others = kernel_names("Communication kernels except NCCL's", COMMUNICATION_CLASSES)
+_copies = product(
+    "Copies between GPUs",
+    _OPERATIONS,
+    Window("Memory operations", _OPERATIONS, events=only(types.MEMORY_OPERATION)),
+    in_class("In communication", COMMUNICATION_CLASSES),
+)
 _communication = names("NCCL kernels", only(types.NCCL_KERNEL))
 VIEWS.add(
     "on_critical_path",
-    "Compute and NCCL kernels on the critical path, by stream and name",
+    "Compute and communication on the critical path, by stream and name",
     """
-First window: compute kernels. Second window: NCCL kernels, without their wait for a straggler, which is not on the
-path. A kernel is shown while the critical path runs on its stream; all other time is dark. Speeding up a kernel shown
-here can speed up the job. Speeding up a kernel that is dark here cannot.
+First window: compute kernels. Second and third window: kernels of other libraries that communicate, and copies between
+GPUs. Last window: NCCL kernels, without their wait for a straggler, which is not on the path.
+A kernel or copy is shown while the critical path runs on its stream; all other time is dark. Speeding up what is shown
+here can speed up the job. Speeding up what is dark here cannot.
 analysis/critical_path shows the whole path, basics/kernels and basics/nccl all kernels.
 """,
     product("Compute kernels on the critical path", NAMES, _compute, _on_path),
+    product("Other communication kernels on the critical path", NAMES, _others, _on_path),
+    product("Copies between GPUs on the critical path", _OPERATIONS, _copies, _on_path),
     product("NCCL kernels on the critical path", NAMES, _communication, _on_path),
-    hidden_first=(_compute, _communication, _on_path),
+    hidden_first=(_compute, _others, _copies, _communication, _on_path),
     menu="What is on the critical path?",
 )
 

@@ -18,6 +18,7 @@ from nsys2prv_ng.text.formatting import (
     count_noun,
     format_bytes,
     format_difference,
+    format_number,
     format_percent,
     format_ranks,
     format_time,
@@ -248,7 +249,9 @@ def _describe_scenario(change: what.Change, run: str, quote: Quote) -> str:
     if change.target == what.RANK:
         return f"making{where.removeprefix(' on')} of {run} as fast as the others"
     if change.target == what.NETWORK:
-        kind = "an ideal network" if not change.factor else f"a network {1 / change.factor:.4g} times as fast"
+        kind = (
+            "an ideal network" if not change.factor else f"a network {format_number(1 / change.factor)} times as fast"
+        )
         return f"{kind} {change.name}".rstrip() + f" in {run}{where}"
     if change.target == what.HOST and not change.factor:
         return f"an ideal host in {run}{where}"
@@ -258,7 +261,7 @@ def _describe_scenario(change: what.Change, run: str, quote: Quote) -> str:
         subject = f"{name} kernels" if change.target in (what.CLASS, what.KERNEL) else f"{subject} {name}"
     if not change.factor:
         return f"removing {subject} from {run}{where}"
-    how = "halving" if change.factor == 0.5 else f"multiplying by {change.factor:.4g}"
+    how = "halving" if change.factor == 0.5 else f"multiplying by {format_number(change.factor)}"
     return f"{how} the time of {subject} in {run}{where}"
 
 
@@ -292,7 +295,7 @@ def format_change(change: float | None) -> str:
     """Return a relative change as a signed percentage, or as a factor if it is large; a dash for None."""
     if change is None:
         return "-"
-    return f"{100 * change:+.1f}%" if change < _FACTOR else f"x {change + 1:,.0f}"
+    return f"{100 * change:+.1f}%" if change < _FACTOR else f"x {format_number(round(change + 1))}"
 
 
 def format_points(difference: float) -> str:
@@ -319,7 +322,7 @@ def format_value(value: float | None, unit: str) -> str:
         return format_time(value)
     if unit == "bytes":
         return format_bytes(value)
-    return format_percent(value, 1) if unit == "ratio" else f"{value:,.4g}"
+    return format_percent(value, 1) if unit == "ratio" else format_number(value)
 
 
 def format_value_difference(difference: float, unit: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nsys2prv_ng.comparison.model import Table, TableRow
 from nsys2prv_ng.summary.difference.budget import LEAST
@@ -21,12 +21,14 @@ from nsys2prv_ng.summary.efficiency.numbers import WindowEfficiency
 from nsys2prv_ng.summary.efficiency.windows import are_steps
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.links.table import name_class
+from nsys2prv_ng.summary.others import join_hidden
 from nsys2prv_ng.summary.ranges.numbers import list_paths
 from nsys2prv_ng.text.formatting import format_bytes, shorten_range_name
-from nsys2prv_ng.text.names import NO_RANGE
+from nsys2prv_ng.text.names import NO_RANGE, OTHERS
 
 OVERLAPPED, EXPOSED = "overlapped communication", "exposed communication"
 """Rows of the table of GPU activity."""
+_WITHIN = " > "
 
 
 class _Sum(NamedTuple):
@@ -162,8 +164,10 @@ def _sum_activity(side: Scaled) -> dict[str, float]:
 def _compare_kernels(a: Scaled, b: Scaled) -> Table:
     """Compare kernels by name. Names that only one side has are compared by class, as sums."""
     kernels = a.summary.kernels, b.summary.kernels
-    in_a, in_b = (_group((each.name, _Sum(each.total_ns, each.count)) for each in side) for side in kernels)
-    class_a, class_b = ({each.name: each.kernel_class for each in side} for side in kernels)
+    all_a, all_b = (_group((each.name, _Sum(each.total_ns, each.count)) for each in side) for side in kernels)
+    in_a, in_b = join_hidden(all_a, all_b, strip_arguments)
+    classes = ({each.name: each.kernel_class for each in side} | {OTHERS: ""} for side in kernels)
+    class_a, class_b = ({name: own[name] for name in names} for own, names in zip(classes, (in_a, in_b), strict=True))
     rows = []
     for match in match_names(class_a, class_b):
         parts_a = [part for name in match.a for part in in_a[name]]
@@ -188,7 +192,7 @@ _SUMMED: dict[str, tuple[str, Callable[[JobSummary], Iterable[tuple[str, _Sum]]]
     "range_tree": (
         "GPU time launched in NVTX ranges, {per_gpu}",
         lambda job: (
-            (" > ".join(path) or NO_RANGE, _Sum(node.gpu_ns, node.operations))
+            (_WITHIN.join(path) or NO_RANGE, _Sum(node.gpu_ns, node.operations))
             for path, node in zip(list_paths(job.range_tree), job.range_tree, strict=True)
         ),
     ),
@@ -224,10 +228,26 @@ _SUMMED: dict[str, tuple[str, Callable[[JobSummary], Iterable[tuple[str, _Sum]]]
 
 def _compare_sums(key: str, a: Scaled, b: Scaled) -> Table:
     title, list_parts = _SUMMED[key]
-    in_a, in_b = (_group(list_parts(side.summary)) for side in (a, b))
+    all_a, all_b = _group(list_parts(a.summary)), _group(list_parts(b.summary))
+    if key == "range_tree":
+        in_a, in_b = _join_unlisted(all_a, all_b, b), _join_unlisted(all_b, all_a, a)
+    else:
+        in_a, in_b = join_hidden(all_a, all_b)
     names = dict.fromkeys([*in_a, *in_b])
     rows = [_make_row(name, "", a, b, in_a.get(name, ()), in_b.get(name, ())) for name in names]
     return Table(key, title.format(per_step=_per(a, ""), per_gpu=_per(a, "GPU")), "ns", _sort(rows))
+
+
+def _join_unlisted(own: dict[str, list[_Sum]], others: Mapping[str, Any], other: Scaled) -> dict[str, list[_Sum]]:
+    """Return the ranges of a side without those that the tree of the other side may not list.
+
+    The row around a range has its time, too: for an outermost one, that outside ranges, as in the other tree.
+    """
+    if not any(node.unlisted_ns for node in other.summary.range_tree):
+        return own
+    listed = {name: parts for name, parts in own.items() if name in others}
+    hidden = [part for name in own if name not in others and _WITHIN not in name for part in own[name]]
+    return {**listed, NO_RANGE: [*listed.get(NO_RANGE, []), *hidden]} if hidden else listed
 
 
 # ---- the rest --------------------------------------------------------------------------------------------------------

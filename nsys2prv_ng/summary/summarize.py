@@ -42,6 +42,7 @@ from nsys2prv_ng.summary.kernels.slow_modes import find_slow_modes
 from nsys2prv_ng.summary.links.counters import find_nccl_time, list_link_metrics
 from nsys2prv_ng.summary.memory.measure import measure_memory
 from nsys2prv_ng.summary.mfu import add_mfu
+from nsys2prv_ng.summary.others import limit_names
 from nsys2prv_ng.summary.path.measure import compute_path_and_savings
 from nsys2prv_ng.summary.ranges.activity import KernelTime
 from nsys2prv_ng.summary.ranges.numbers import LaunchedInRange, RepeatedRange
@@ -279,4 +280,4 @@ def summarize(
         from nsys2prv_ng.summary.difference.slow_steps import add_slow_steps
 
         summary = add_slow_steps(summary, slow, job, waits, known.late)
-    return add_verdict(summary), slow
+    return limit_names(add_verdict(summary)), slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
+from decimal import Decimal
 from itertools import count
 
 from nsys2prv_ng.errors import UsageError
@@ -18,6 +19,8 @@ LONGEST_SHOWN = 200
 
 _ROUNDS_UP = 0.9995
 """Least part of a unit that three digits show as one whole unit."""
+_MANY = 999.5
+"""Least number that rounds to 1,000."""
 _MARGIN = 100
 """The printed limits of a window may differ from it by the length of the window divided by this."""
 
@@ -81,11 +84,14 @@ def format_utc(ns: int) -> str:
         return f"{ns} ns"
 
 
+def format_number(number: float, digits: int = 4) -> str:
+    """Return a number with a few significant digits and commas, and without an exponent: 12,350, 1.5, 0.000001."""
+    return f"{Decimal(f'{number:.{digits}g}').normalize():,f}"
+
+
 def format_time(ns: float) -> str:
     """Return a time (ns) with three digits and a unit, with its sign if it is negative."""
-    if ns < 0:
-        return f"-{format_time(-ns)}" if ns <= -0.5 else "0 ns"
-    return _scale(ns, s=10**9, ms=10**6, us=10**3) or f"{ns:.0f} ns"
+    return _scale(ns, "ns", s=10**9, ms=10**6, us=10**3)
 
 
 def format_difference(ns: float) -> str:
@@ -105,28 +111,34 @@ def format_bytes(size: float | None) -> str:
     """Return a size (bytes) with three digits and a decimal unit; a dash for None."""
     if size is None:
         return "-"
-    if size < 0:
-        return f"-{format_bytes(-size)}"
-    return _scale(size, TB=10**12, GB=10**9, MB=10**6, kB=10**3) or f"{size:.0f} B"
+    return _scale(size, "B", TB=10**12, GB=10**9, MB=10**6, kB=10**3)
 
 
 def format_flops(count: float) -> str:
     """Return a number of floating-point operations with three digits and a decimal unit."""
-    return _scale(count, EFLOP=1e18, PFLOP=1e15, TFLOP=1e12, GFLOP=1e9, MFLOP=1e6) or f"{count:,.0f} FLOP"
+    return _scale(count, "FLOP", EFLOP=1e18, PFLOP=1e15, TFLOP=1e12, GFLOP=1e9, MFLOP=1e6, kFLOP=1e3)
 
 
 def format_percent(part: float, whole: float) -> str:
-    """Return a share as a percentage; a dash if the whole is 0."""
-    return f"{100 * part / whole:.1f}%" if whole else "-"
+    """Return a share as a percentage, with one decimal if it is less than 1,000; a dash if the whole is 0."""
+    if not whole:
+        return "-"
+    percent = 100 * part / whole
+    return f"{round(percent, 1) + 0.0:.1f}%" if abs(percent) < _MANY else f"{format_number(percent)}%"
 
 
-def _scale(number: float, **units: float) -> str:
-    """Return a number with three digits, in the first unit that it has one of; "" if it has less than the last."""
-    for unit, size in units.items():
-        if number >= _ROUNDS_UP * size:
-            value = number / size
-            return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f} {unit}"
-    return ""
+def _scale(number: float, least: str, **units: float) -> str:
+    """Return a number with three digits, in the first unit that it has one of, or else in the least.
+
+    With 1,000 or more of the largest unit, it has four.
+    """
+    sign, size = "-" if number < -0.5 else "", abs(number)
+    for unit, one in units.items():
+        if size >= _ROUNDS_UP * one:
+            value = size / one
+            decimals = 2 if value < 9.995 else 1 if value < 99.95 else 0
+            return f"{sign}{f'{value:.{decimals}f}' if value < _MANY else format_number(value)} {unit}"
+    return f"{sign}{size:.0f} {least}"
 
 
 def format_duration(ns: int) -> str:

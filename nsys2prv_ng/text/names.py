@@ -14,6 +14,8 @@ NO_RANGE, NO_CALL = "(outside NVTX ranges)", f"({USER_CODE})"
 """Shown instead of a range if a thread is in no NVTX range, and instead of a call if it is in no call."""
 HOST_FUNCTION = "host function"
 """Stands before the name of a host function that an operation waited for."""
+OTHERS = "others"
+"""Stands for the names that a list has no room for."""
 BACKWARD = "(backward)"
 """Shown as the range, within a range of the program, of the backward passes of its operators."""
 LABEL_LENGTH = 500

@@ -122,7 +122,7 @@ def test_active_and_useful_time_of_the_gpus_of_each_rank(
     translated: Translated, operations: pd.DataFrame, preset: str, kinds: tuple[int, ...]
 ) -> None:
     expected = {
-        task: sum(sum_lengths(unite(of_gpu[of_gpu["kind"].isin(kinds)])) for of_gpu in gpus)
+        task: sum(sum_lengths(unite(of_gpu[(of_gpu["kind"] & sum(kinds)) > 0])) for of_gpu in gpus)
         for task, gpus in group_gpus_by_task(translated, operations).items()
     }
     assert integrate(show_preset(translated, preset).windows[-1]) == drop_zeros(expected)
@@ -178,7 +178,7 @@ def test_number_of_gaps_by_length(translated: Translated, operations: pd.DataFra
 
 
 def test_kernels_in_flight_add_up(translated: Translated, operations: pd.DataFrame) -> None:
-    kernels = operations[operations["kind"] != MEMORY]
+    kernels = operations[(operations["kind"] & MEMORY) == 0]
     in_flight = (kernels["end"] - kernels["launched"]).groupby(
         [translated.trace.task_of_row[row] - 1 for row in kernels["gpu_row"]]
     )
@@ -189,7 +189,7 @@ def test_kernels_in_flight_add_up(translated: Translated, operations: pd.DataFra
 def test_kernels_running(translated: Translated, operations: pd.DataFrame) -> None:
     shown = show_preset(translated, "analysis/kernels_running")
     time = shown.histograms[0].frame
-    kernels = operations[operations["kind"] != MEMORY]
+    kernels = operations[(operations["kind"] & MEMORY) == 0]
     for task, of_task in kernels.groupby([translated.trace.task_of_row[row] - 1 for row in kernels["gpu_row"]]):
         times = np.unique(of_task[["begin", "end"]])
         begun, ended = (np.searchsorted(np.sort(of_task[limit]), times[:-1], "right") for limit in ("begin", "end"))
@@ -205,7 +205,7 @@ def test_overlap_of_communication_and_compute(translated: Translated, operations
     time = sum_time_by_value(of_gpus)
     cells = shown.histograms[0].frame
     for row, of_gpu in operations.groupby("gpu_row"):
-        spans = {kind: unite(of_gpu[of_gpu["kind"] == kind]) for kind in (COMPUTE, COMMUNICATION, MEMORY)}
+        spans = {kind: unite(of_gpu[(of_gpu["kind"] & kind) > 0]) for kind in (COMPUTE, COMMUNICATION, MEMORY)}
         for kind, expected in spans.items():
             assert sum(ns for (at, value), ns in time.items() if at == row and int(value) & kind) == sum_lengths(
                 expected
@@ -255,7 +255,7 @@ def test_compute_kernels_beside_nccl(translated: Translated, operations: pd.Data
     window = show_preset(translated, "analysis/concurrency_of_computation_during_nccl").windows[-1]
     time = integrate(window)
     for task, of_task in operations.groupby("task"):
-        in_nccl = unite(of_task[of_task["kind"] == COMMUNICATION])
+        in_nccl = unite(of_task[(of_task["kind"] & COMMUNICATION) != 0])  # with copies between GPUs
         kernels = of_task[(of_task["table"] == "KERNEL") & (of_task["kind"] == COMPUTE)]
         # Rows in a compute kernel are counted, so two kernels on different rows of one stream count twice.
         beside = sum(sum_common(unite(of_row), in_nccl) for _, of_row in kernels.groupby("row"))

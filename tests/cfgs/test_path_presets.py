@@ -19,15 +19,22 @@ pytestmark = pytest.mark.slow  # translates whole jobs
 
 END, KINDS = 5000, 13
 KERNEL, NCCL_KERNEL, PATH = 63000006, 63000007, 63000420
+MEMORY, CLASS = 63000001, 63000200
+COMPUTES, NCCL, OTHER = 5, 22, 23
 TASK_OF_ROW = (0, 0, 0, 1, 1)
-TITLES = {KERNEL: "CUDA kernel", NCCL_KERNEL: "NCCL kernel", PATH: "Critical path"}
+TITLES = {
+    **{KERNEL: "CUDA kernel", NCCL_KERNEL: "NCCL kernel", PATH: "Critical path"},
+    **{MEMORY: "Memory operation", CLASS: "Kernel class"},
+}
+OPERATIONS = ((KERNEL, COMPUTES), (KERNEL, OTHER), (NCCL_KERNEL, NCCL), (MEMORY, NCCL), (MEMORY, OTHER), (MEMORY, 0))
+"""Types of operations, and classes: only copies between GPUs have one."""
 
 Values = dict[int, np.ndarray]
 """By event type, the value in each row and nanosecond."""
 
 
 def make_trace(folder: Path, seed: int) -> tuple[Trace, Values]:
-    """Write a trace of kernels on all rows but the first of each task, and of a path that jumps between all rows."""
+    """Write a trace of operations on all rows but the first of each task, and of a path that jumps between all rows."""
     rng = random.Random(seed)
     values = {number: np.zeros((len(TASK_OF_ROW), END), np.int64) for number in TITLES}
     events: list[tuple[int, int, str]] = []
@@ -42,7 +49,10 @@ def make_trace(folder: Path, seed: int) -> tuple[Trace, Values]:
         time = 1
         while time < END - 200:
             begin, end = time + rng.choice((0, 30)), time + rng.randint(40, 150)
-            write(rng.choice((KERNEL, NCCL_KERNEL)), row, begin, end, rng.randint(1, 3))
+            number, kernel_class = rng.choice(OPERATIONS)
+            write(number, row, begin, end, rng.randint(1, 3))
+            if kernel_class:
+                write(CLASS, row, begin, end, kernel_class)
             time = end
     time = END // 10
     while time < END - 300:
@@ -94,11 +104,17 @@ def test_time_of_the_path_on_rows_and_ranks(made: tuple[Trace, Values]) -> None:
 def test_kernels_on_the_path(made: tuple[Trace, Values]) -> None:
     trace, values = made
     windows = {window.name: window for window in show("views/on_critical_path", trace).windows}
-    for name, number in (("Compute kernels", KERNEL), ("NCCL kernels", NCCL_KERNEL)):
+    shown = {
+        "Compute kernels": (KERNEL, [COMPUTES]),
+        "Other communication kernels": (KERNEL, [OTHER]),
+        "Copies between GPUs": (MEMORY, [NCCL, OTHER]),
+        "NCCL kernels": (NCCL_KERNEL, [NCCL]),
+    }
+    for name, (number, classes) in shown.items():
         drawn = np.zeros((len(TASK_OF_ROW), END), np.int64)
         for row, begin, end, value in windows[f"{name} on the critical path"].bursts.itertuples(index=False):
             drawn[int(row), int(begin) : int(end)] = value
-        expected = np.where(values[PATH] > 0, values[number], 0)
+        expected = np.where((values[PATH] > 0) & np.isin(values[CLASS], classes), values[number], 0)
         assert drawn.tolist() == expected.tolist() and (expected > 0).sum() > 100
 
 

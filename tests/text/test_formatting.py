@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import datetime, timezone
 from itertools import pairwise
 
@@ -12,7 +13,10 @@ from nsys2prv_ng.text.formatting import (
     count_noun,
     format_bytes,
     format_duration,
+    format_flops,
+    format_number,
     format_number_ranges,
+    format_percent,
     format_time,
     format_utc,
     format_window,
@@ -100,3 +104,41 @@ def test_a_window_to_paste_contains_the_time_and_little_more(begin: int, length:
 )
 def test_times_have_units_and_few_digits_whatever_their_sign(ns, text):
     assert format_time(ns) == text
+
+
+EXTREMES = [0, 1e-9, -1e-9, 0.4, -0.5, -1, 999.4999, 999_499_999, -124_479_910, 1e12, -75.283e12, 2**63, -(2**63)]
+FORMS = {
+    format_time: r"-?[0-9,.]+ (ns|us|ms|s)",
+    format_bytes: r"-?[0-9,.]+ (B|kB|MB|GB|TB)",
+    format_flops: r"-?[0-9,.]+ [kMGTPE]?FLOP",
+    lambda number: format_percent(number, 7): r"-?[0-9,.]+%",
+    format_number: r"-?[0-9,.]+",
+}
+SIZES = {"": 1.0, "%": 0.07, "ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+SIZES |= {f"{letter}B": 10.0 ** (3 * power) for power, letter in enumerate(["", *"kMGT"])}
+SIZES |= {f"{letter}FLOP": 10.0 ** (3 * power) for power, letter in enumerate(["", *"kMGTPE"])}
+
+
+def check_number(number: float) -> None:
+    """Every form has a unit, at most four significant digits, commas and no exponent, and is near the number."""
+    for write, form in FORMS.items():
+        text = write(number)
+        assert re.fullmatch(form, text), text
+        shown, unit = re.fullmatch(r"(.*?) ?([A-Za-z%]*)", text).groups()  # type: ignore[union-attr]
+        whole, _, decimals = shown.lstrip("-").partition(".")
+        assert len((whole + decimals).replace(",", "").strip("0" if not decimals else "").lstrip("0")) <= 4, text
+        assert whole == f"{int(whole.replace(',', '')):,}", text
+        value = float(shown.replace(",", ""))
+        assert (value < 0) == shown.startswith("-"), text  # no minus before a zero
+        least = 0 if write is format_number else 0.5
+        assert value * SIZES[unit] == pytest.approx(number, rel=0.006, abs=least), text
+
+
+@pytest.mark.parametrize("number", EXTREMES)
+def test_extreme_numbers(number: float) -> None:
+    check_number(number)
+
+
+@given(st.one_of(st.integers(-(2**63), 2**63), st.floats(-1e24, 1e24)))
+def test_any_number(number: float) -> None:
+    check_number(number)

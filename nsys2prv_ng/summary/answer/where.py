@@ -22,7 +22,7 @@ from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.verdict import Place
 from nsys2prv_ng.summary.waits.numbers import RankWaits
 from nsys2prv_ng.summary.waits.words import MainReason, list_bandwidth, list_stragglers
-from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent, format_time
+from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_number, format_percent, format_time
 from nsys2prv_ng.text.names import USER_CODE, clean_name, name_task, quote_name
 
 _MOST_PLACES = 3
@@ -85,7 +85,7 @@ def find_transfers(case: Case) -> Found:
         user, users = summary.users
         each = first.kernels / summary.steps.count / users
         operations = "operations" if case.has_copy_engines else "kernels"
-        text += f"; {each:,.3g} {clean_name(first.function)} {operations} per {user} and step"
+        text += f"; {format_number(each, 3)} {clean_name(first.function)} {operations} per {user} and step"
     bandwidth = summary.waits.bandwidth if summary.waits else []
     rated = [each for each in bandwidth if each.ns and each.function.removeprefix("nccl") == first.function]
     if rated:

@@ -16,6 +16,7 @@ from nsys2prv_ng.summary.difference.statistics import FEWEST, LEVEL, NOISE, comp
 from nsys2prv_ng.summary.efficiency.numbers import Losses, WindowEfficiency
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.others import list_comparable
 from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.text.names import USER_CODE
 from nsys2prv_ng.value_class import ValueClass
@@ -126,7 +127,7 @@ def find_cause(a: JobSummary, b: JobSummary, rows: Sequence[BudgetRow], *, by_st
     if not late:
         return ""
     before, after = (_list_ranges(summary, by_step=by_step) for summary in (a, b))
-    change = {name: after.get(name, 0) - before.get(name, 0) for name in {*before, *after}}
+    change = {name: after.get(name, 0) - before.get(name, 0) for name in list_comparable(before, after)}
     largest = max(sorted(change), key=lambda name: change[name] / late, default="")
     return largest if 2 * change.get(largest, 0) / late >= 1 else ""
 

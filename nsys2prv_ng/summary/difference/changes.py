@@ -26,6 +26,7 @@ from nsys2prv_ng.summary.difference.budget import HOST_BOUND, LEAST, BudgetRow
 from nsys2prv_ng.summary.difference.statistics import NOISE
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.summary.others import list_comparable
 from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.text.formatting import shorten_range_name
 from nsys2prv_ng.text.names import USER_CODE
@@ -96,7 +97,8 @@ def _compare(
     a: JobSummary, b: JobSummary, kind: Kind, before: Mapping[str, _Named], after: Mapping[str, _Named]
 ) -> list[Change]:
     """Return the change of each name, the largest first."""
-    names = [name for name in {**before, **after} if any(name in side and side[name].ns for side in (before, after))]
+    names = list_comparable(before, after)
+    names = [name for name in names if any(name in side and side[name].ns for side in (before, after))]
     changes = [_make_change(a, b, kind, name, before.get(name), after.get(name)) for name in names]
     return sorted(changes, key=lambda change: -abs(change.difference_ns))
 

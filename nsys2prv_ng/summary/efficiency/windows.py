@@ -13,7 +13,7 @@ from nsys2prv_ng.summary.efficiency.numbers import (
     StepOfRank,
     WindowEfficiency,
 )
-from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
+from nsys2prv_ng.text.formatting import count_noun, format_number, format_percent, format_time
 from nsys2prv_ng.text.names import name_task, quote_name
 
 WHOLE_GRAPHS = "whole_graph_ns"
@@ -150,7 +150,8 @@ def describe_steps(steps: StepNumbers) -> str:
             short, long = map(format_time, steps.turns_ns)
             times += f", alternating between {short} and {long}"
         times += f", {format_time(steps.min_ns)} to {format_time(steps.max_ns)}"
-        spread = format_percent(steps.spread, 1) if steps.spread < _FACTOR else f"{steps.spread:,.0f} times the median"
+        factor = f"{format_number(round(steps.spread))} times the median"
+        spread = format_percent(steps.spread, 1) if steps.spread < _FACTOR else factor
         times += f" (spread {spread}), slowest {steps.slowest}"
     if steps.drift is not None:
         speed = "slower" if steps.drift > 0 else "faster"

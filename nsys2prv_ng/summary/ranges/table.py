@@ -31,11 +31,11 @@ def join_siblings(ranges: Sequence[RepeatedRange]) -> list[RepeatedRange]:
         siblings.setdefault((repeated.domain, repeated.depth, name), []).append(repeated)
     shown = []
     for (_, _, name), group in siblings.items():
-        shown += [_join(name, group)] if len(group) > _FEW else group
+        shown += [join_ranges(name, group)] if len(group) > _FEW else group
     return sorted(shown, key=lambda repeated: -repeated.total_ns)
 
 
-def _join(name: str, group: Sequence[RepeatedRange]) -> RepeatedRange:
+def join_ranges(name: str, group: Sequence[RepeatedRange]) -> RepeatedRange:
     """Return the sum of siblings. A task is the slowest only if it is the slowest in each of them."""
     parts: dict[tuple[int | None, str], list[RangeOfTask]] = {}
     for repeated in group:
