@@ -83,8 +83,8 @@ class JobOptions(ReadingOptions):
         "Skip warm-up steps: the first step, and slow steps right after it.", False, source=NVTX
     )
     step: kinds.Text = Option(
-        "NVTX ranges that are the steps of the program: their text without the number at its end, or with {n} for a number"
-        " and * for other text.",
+        "NVTX ranges that are the steps of the program: their text without a number at its end, or with {n} for the"
+        " number and * for other text.",
         "",
         metavar="TEXT",
         shown="the numbered ranges that cover most time, or repeating kernels if there are none",

@@ -17,6 +17,7 @@ from nsys2prv_ng.analysis.path.columns import BEGIN, END, NEVER, PathLists, Path
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.path.walk import HANDED_OVER_NS, find_active, find_call
 from nsys2prv_ng.arrays.pick import pick
+from nsys2prv_ng.arrays.row_keys import encode_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray, IntTable
 from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.job.open_job import Job
@@ -34,7 +35,9 @@ def list_thread_edges(lanes: Lanes, numbers: Numbers, task: IntArray) -> list[Ed
     _find_handovers(lanes.tables, before, handed, of_call)
     begin, end = numbers.call_begin + every, numbers.call_end + every
     alone = np.flatnonzero((before < 0) & (handed < 0))
-    earlier = find_before(lanes, numbers, task, task[calls.thread[alone]], calls.begin[alone])
+    # What comes before a capture of the task is not known.
+    capture, _ = encode_rows(task, lanes.thread_report)
+    earlier = find_before(lanes, numbers, capture, capture[calls.thread[alone]], calls.begin[alone])
     # A thread that waited for another one did nothing else meanwhile.
     is_handed = handed >= 0
     return [
