@@ -199,7 +199,8 @@ UNCLASSIFIED_PAYLOAD = _refine(
     UNCLASSIFIED,
     rules.lacks_payload,
     rule="unclassified communication, and NCCL calls have no payload",
-    hint="export again with nsys export --include-json true, so that ranks can be matched",
+    hint="export again with the payloads of NVTX, so that ranks can be matched: nsys export --include-blobs=true, or"
+    " --include-json=true before schema 3.24",
 )
 IMBALANCE = Bottleneck(
     key="imbalance",
