@@ -93,7 +93,11 @@ def align_reports(read: Sequence[ReadReport], way: str | Path, evidence: Sequenc
     nodes, origins = part_nodes(operations, nodes) if way != NONE else (nodes, [])
     warnings: list[str] = []
     if origins:
-        clocks = [replace(clock, node=node) for clock, node in zip(clocks, nodes, strict=True)]
+        utc = read_utc([report.metadata for report in read], nodes)
+        clocks = [
+            replace(clock, node=node, utc_of_zero=at_zero)
+            for clock, node, at_zero in zip(clocks, nodes, utc, strict=True)
+        ]
         operations, matches = match_reports_on_utc(clocks)
         names, warnings = _name_parted(names, origins)
     alignment, maps = align_clocks(way, clocks, names, matches)

@@ -64,9 +64,10 @@ def cut_last_word(template: str) -> str:
 
 @lru_cache
 def compile_template(template: str) -> Callable[[str], re.Match[str] | None]:
-    """Return a function that matches a whole name; its group `n` is the number, if the template has `{n}`."""
-    pattern = translate(re.sub(r"[?[]", r"[\g<0>]", template).replace("{n}", "\0"))  # many * take no time
-    return re.compile(pattern.replace("\0", "(?P<n>[0-9]{1,18})", 1).replace("\0", "[0-9]{1,18}")).match
+    """Return a function that matches a whole name; its group `n` is the number at the first `{n}`, if there is one."""
+    # One number, and wildcards as fnmatch has them: nothing that a template contains takes long to match.
+    pattern = translate(re.sub(r"[?[]", r"[\g<0>]", template).replace("{n}", "\0", 1))
+    return re.compile(pattern.replace("\0", "(?P<n>[0-9]{1,18})", 1)).match
 
 
 def number_step(step: str, numbers: str) -> str:

@@ -7,7 +7,8 @@ Definitions (steps/spans.py defines when a step ends):
   steps: the steps that all tasks have count, if they began about when the others did (`_keep_shared`). Of a process
   with several captures, numbers may be missing between these. If several names qualify, the name that covers most time
   wins. It must cover a minimum share of the job's time (_LEAST).
-- If no name qualifies, numbers elsewhere in the texts count (steps/numbered_names.py).
+- If no name qualifies, numbers elsewhere in the texts count (steps/numbered_names.py), unless kernels show that these
+  ranges are parts of steps.
 - If the user names the ranges, they need no numbers: each task then counts its ranges from 0.
 - If no ranges mark the steps, they are what each task repeats (steps/repetition.py).
 - A range that had not ended when the capture ended is not a step.
@@ -20,7 +21,6 @@ Definitions (steps/spans.py defines when a step ends):
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -196,19 +196,25 @@ def _find_marks(
     if name:
         return _find_named(reports, tree, store, name, engine)
     numbered = list(_list_numbered(reports, tree, store, engine))
-    for kind in zip(*numbered, strict=True):
-        tasks = np.unique(np.concatenate([ranges.tasks for ranges in kind]))
-        candidates = join_tables([ranges.candidates for ranges in kind])
-        best = _choose_ranges(candidates, tasks.size, length // _LEAST, _has_unended(reports))
-        if best is not None:
-            return _Marks(*best)
+    last_words, others = (_choose_of_kind(kind, length, _has_unended(reports)) for kind in zip(*numbered, strict=True))
+    if last_words is not None:
+        return last_words
     repeated = find_repetitions(reports, tree, store, FEWEST, engine)
+    # Layers and blocks have numbers in their names, too: steps are as long as half of what kernels repeat, or of all.
+    whole = length * np.unique(tree.task_of_row).size if repeated is None else _measure(repeated.table)
+    if others is not None and 2 * _measure(others.table) >= whole:
+        return others
     if repeated is None:
         return None
     # What is launched at the end of a range belongs to it, but here that is the first launch of the next step.
     end = repeated.table["end"] - 1
     table = {**repeated.table, "end": end, "report": np.zeros(end.size, np.int64)}
     return _Marks(REPETITIONS, table, repeated.delimiter, repeated.similarity)
+
+
+def _measure(table: Table) -> int:
+    """Return the sum of the lengths (ns) of steps over all tasks."""
+    return int((table["end"] - table["begin"]).sum())
 
 
 def _count_warmup(length: IntArray) -> int:
@@ -295,6 +301,13 @@ def _mark_consecutive(table: Table, name: IntArray) -> BoolArray:
     return ~np.isin(name, name[later[wrong]])
 
 
+def _choose_of_kind(kind: Sequence[_NumberedRanges], length: int, is_cut: bool) -> _Marks | None:
+    """Return the steps among numbered ranges of all reports; None if no name qualifies."""
+    tasks = np.unique(np.concatenate([ranges.tasks for ranges in kind]))
+    best = _choose_ranges(join_tables([ranges.candidates for ranges in kind]), tasks.size, length // _LEAST, is_cut)
+    return None if best is None else _Marks(*best)
+
+
 def _choose_ranges(ranges: Table, tasks: int, least: int, is_cut: bool) -> tuple[str, Table] | None:
     """Return the name of the steps and their ranges; None if no name covers more than `least` (ns).
 
@@ -305,7 +318,7 @@ def _choose_ranges(ranges: Table, tasks: int, least: int, is_cut: bool) -> tuple
     longest = tasks * least
     for named in group_rows(ranges, "name"):
         table = _keep_shared(named, is_cut=is_cut)
-        covered = int((table["end"] - table["begin"]).sum())
+        covered = _measure(table)
         if covered > longest and _count_same(table, tasks) and _is_in_order(table):
             best, longest = (str(table["name"][0]), table), covered
     return best
@@ -401,12 +414,12 @@ def _load_named(index: int, report: ReportRecords, rows: IntArray, tree: ObjectT
     ranges = load_nvtx_ranges(report, store)
     texts = [text for _, text in ranges.keys]
     template = cut_last_word(name)
-    matches = [re.fullmatch(re.escape(name), text) for text in texts]
-    if not any(matches):
-        matches = [compile_template(template)(text) for text in texts]
-    is_wanted = np.array([match is not None for match in matches], np.bool_)
+    matches = [None if name in texts else compile_template(template)(text) for text in texts]
+    is_wanted = np.array(
+        [text == name or match is not None for text, match in zip(texts, matches, strict=True)], np.bool_
+    )
     table = _tabulate(index, ranges, np.flatnonzero(is_wanted[ranges.key]), rows, tree)
     if "{n}" in template:
-        number = np.array([int(match["n"]) if match and match.lastindex else ABSENT for match in matches], np.int64)
+        number = np.array([int(match["n"]) if match else ABSENT for match in matches], np.int64)
         table["number"] = number[ranges.key[is_wanted[ranges.key]]]
     return table

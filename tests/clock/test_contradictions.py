@@ -29,7 +29,7 @@ def place(
         with closing(sqlite3.connect(report)) as database, database:
             if host:
                 database.execute("UPDATE TARGET_INFO_SYSTEM_ENV SET value = ? WHERE name = 'Hostname'", (host,))
-            database.execute(changes.get(rank, "SELECT 1"))
+            database.executescript(changes.get(rank, ""))
     with open_job(reports, folder, ReadOptions(align=align), Progress()) as job:
         order = [next(r for r in job.reports if r.path == path) for path in reports]
         nodes = [job.alignment.nodes[report.node] for report in order]
@@ -75,3 +75,17 @@ def test_times_that_the_user_does_not_want_aligned(samples: Path, tmp_path: Path
     names, corrected, _ = place(samples, tmp_path, {1: LATE.format(50_000_000)}, align="none")
     assert names[0] == names[1]
     assert not any(corrected)
+
+
+BOOTED = (
+    "ALTER TABLE TARGET_INFO_SESSION_START_TIME ADD COLUMN systemClockNs INTEGER;"
+    "UPDATE TARGET_INFO_SESSION_START_TIME SET systemClockNs = utcEpochNs - 1700000000000000000 + {}"
+)
+
+
+def test_machines_with_one_name_that_booted_apart(samples: Path, tmp_path: Path) -> None:
+    """Their UTC is right, so the distance since their boots must not replace it."""
+    changes = {rank: BOOTED.format(500_000_000 * (rank % 2)) for rank in range(4)}
+    names, corrected, _ = place(samples, tmp_path, changes, host="localhost")
+    assert names[0] == names[2] != names[1] == names[3]
+    assert corrected[0] - corrected[1] == pytest.approx(0, abs=100_000)

@@ -87,3 +87,30 @@ def test_brackets_and_question_marks_are_plain_characters() -> None:
 
 def test_numbers_in_the_place_of_the_template() -> None:
     assert [number_step(name, "1-5") for name in ("step", "it_{n}/*")] == ["step 1-5", "it_1-5/*"]
+
+
+def test_ranges_of_layers_are_no_steps(samples, tmp_path):
+    """Only the ranges within one step are left, and named like layers: kernels show the steps, as without ranges."""
+    copies = []
+    for report in sorted(samples.glob("ddp-2x2.*.sqlite")):
+        copies.append(tmp_path / report.name)
+        shutil.copyfile(report, copies[-1])
+        with closing(sqlite3.connect(copies[-1])) as database, database:
+            step = "SELECT {} FROM NVTX_EVENTS WHERE text = 'step 3'"
+            begin, end = (database.execute(step.format(limit)).fetchone()[0] for limit in ("start", '"end"'))
+            outside = f"NOT (start > {begin} AND start < {end}) OR text LIKE 'step %'"
+            database.execute(f"DELETE FROM NVTX_EVENTS WHERE eventType = 59 AND ({outside})")
+            ranges = database.execute("SELECT rowid FROM NVTX_EVENTS WHERE eventType = 59 ORDER BY start").fetchall()
+            database.executemany(
+                "UPDATE NVTX_EVENTS SET text = ?, textId = NULL, domainId = 0 WHERE rowid = ?",
+                [(f"layer{number}.mlp", *row) for number, row in enumerate(ranges)],
+            )
+        assert len(ranges) >= 3
+    steps = nsys2prv_ng.summarize(copies).steps
+    assert steps.delimiter and 50_000_000 < steps.median_ns < 120_000_000
+
+
+def test_templates_of_strangers_take_no_time() -> None:
+    start = time.process_time()
+    assert not is_step("1" * 90, "{n}" * 9 + "x")
+    assert time.process_time() - start < 1

@@ -102,6 +102,8 @@ RULES: tuple[Rule, ...] = (
     Rule("Copy, cast or fill",
         r"^triton_poi_fused_(?:(?:_to_copy|clone|copy_?|cat|fill|zeros|transpose|permute|_unsafe_view|constant_pad_nd)_)+\d+$"),
     Rule("Elementwise", r"^triton_(?:poi|for)_"),
+    # Within a block or warp, such as block_all_reduce_sum_f32 of LeetCUDA.
+    Rule("Reduction", _FUNCTION_WITH + r"(?:block|warp|wave)_?all_?reduce"),
     Rule("Communication other", _COMMUNICATES),
     # PyTorch's TensorIterator kernels take a functor, so their arguments contain words of all other classes.
     Rule("Optimizer", _FUNCTION + r"multi_tensor_apply"),
