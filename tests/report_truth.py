@@ -16,7 +16,7 @@ import pandas as pd
 
 PID = 0xFFFFFF
 OPERATION_TABLES = ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")
-RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 # ENUM_CUDA_MEMCPY_OPER of the exports, in the words of the trace.
 COPY_LABELS = {
     0: "Memcpy, unknown kind",

@@ -27,7 +27,7 @@ from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.pictures.measure import METRICS
 from nsys2prv_ng.summary.summarize import compute_summary
 from tests.analysis.efficiency.efficiency_reports import ALL_TIME, DDP, opened
-from tests.analysis.efficiency.efficiency_truth import COMPUTE, EVERYTHING, KERNELS, Truth, unite
+from tests.analysis.efficiency.efficiency_truth import BETWEEN, COMPUTE, EVERYTHING, KERNELS, Truth, unite
 from tests.analysis.waits.test_planted_waits import DELAY, copy_to_one_node, delay, find_late, read_kernels
 from tests.analysis.waits.waits_truth import Kernel, find_truth
 from tests.conftest import SAMPLES, unpack
@@ -116,10 +116,11 @@ def check_shares(job: Job, truth: Truth) -> None:
         spans = np.array([[every[:, 0].min(), every[:, 1].max()]])
         assert np.array_equal(shares.known[n], cover(spans, edges, base))
         assert np.array_equal(ns["busy"], cover(every, edges, base))
-        compute, kernels = cover(gpu.get(COMPUTE), edges, base), cover(gpu.get(*KERNELS), edges, base)
+        compute = cover(gpu.get(COMPUTE), edges, base)
+        working = cover(gpu.get(*KERNELS, BETWEEN), edges, base)  # copies between GPUs communicate
         assert np.array_equal(ns["computing"], compute)
-        assert np.array_equal(ns["moving"] + ns["waiting"] + ns["not_split"], kernels - compute)
-        assert np.array_equal(ns["memory"], ns["busy"] - kernels)
+        assert np.array_equal(ns["moving"] + ns["waiting"] + ns["not_split"], working - compute)
+        assert np.array_equal(ns["memory"], ns["busy"] - working)
     # Over all bins and GPUs they are what the job loses.
     devices_of = found.whole.devices
     assert devices_of is not None

@@ -135,7 +135,7 @@ def launched_by(folder, environment):
     ("variables", "rank"),
     [
         ("SLURM_PROCID=4", 4),
-        ("PMI_RANK=5;SLURM_PROCID=4", 4),
+        ("PMI_RANK=5;SLURM_PROCID=4", 5),
         ("OMPI_COMM_WORLD_RANK=6", 6),
         ("RANK=;PMI_RANK=7", 7),
         ("A=1;RANK=9\0PMI_RANK=8\0B=2", 8),

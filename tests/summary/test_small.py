@@ -63,8 +63,9 @@ def test_of_operations_that_begin_together_the_first_that_was_launched_ends_the_
         ranges=[(0, 500, MAIN, "main"), (0, 500, WORKER, "worker")],
     )
     assert causes(summarize_reports([path])) == [
-        Cause(cause="host", range="worker", call="", ns=95, gaps=1),
+        Cause(cause="host", range="worker", call="", ns=60, gaps=1),
         Cause(cause="host", range="worker", call="cudaLaunchKernel", ns=5, gaps=1),
+        Cause(cause="queued", range="", call="", ns=35, gaps=1),
     ]
 
 
@@ -77,8 +78,8 @@ def test_a_launch_lasts_until_its_outermost_call_returns(tmp_path: Path) -> None
         calls=[(90, 95, MAIN, LAUNCH, 1), (150, 290, MAIN, LAUNCH, 2), (150, 190, MAIN, INNER, 2)],
     )
     assert causes(summarize_reports([path])) == [
-        Cause(cause="host", range="", call="", ns=10, gaps=1),
         Cause(cause="host", range="", call="cudaLaunchKernel", ns=90, gaps=1),
+        Cause(cause="queued", range="", call="", ns=10, gaps=1),
     ]
 
 
@@ -128,8 +129,9 @@ def test_a_gap_that_a_window_cuts(tmp_path: Path) -> None:
     assert (found.gpus[0].span_ns, found.gpus[0].busy_ns, found.windows_ns) == (60, 10, [(1, 61)])
     found = summarize_reports([path], Selection(window=(120, 260)))
     assert causes(found) == [
-        Cause(cause="host", range="", call="", ns=80, gaps=1),
+        Cause(cause="host", range="", call="", ns=70, gaps=1),
         Cause(cause="host", range="", call="cudaLaunchKernel", ns=10, gaps=1),
+        Cause(cause="queued", range="", call="", ns=10, gaps=1),
     ]
     assert (found.kernels[0].count, found.kernels[0].total_ns) == (1, 50)
 

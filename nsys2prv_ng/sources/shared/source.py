@@ -228,7 +228,7 @@ class Result(ValueClass):
     def add_dropped(self, other: Result) -> None:
         """Count the events that another result does not write."""
         for reason, count in other.dropped.items():
-            self.drop(Reason(reason), count)
+            self.dropped[reason] = self.dropped.get(reason, 0) + count
 
     def drop_rows(self, reasons: Mapping[Reason, BoolArray], counted: BoolArray | bool = True) -> IntArray:
         """Return the rows to which no reason applies, and drop the others. The first reason that applies counts.

@@ -133,7 +133,10 @@ def list_nccl(report: Path) -> list[Kernel]:
 
 
 def shift(report: Path, since: int, delay: int, *, device_since: int | None = None) -> None:
-    """Move all that begins or ends after a time of a report; on its device after another time, if that is given."""
+    """Move all that begins or ends after a time of a report; on its device after another time, if that is given.
+
+    The capture ends later, too.
+    """
     with closing(sqlite3.connect(report)) as connection, connection:
         names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         for (table,) in names.fetchall():
@@ -144,6 +147,7 @@ def shift(report: Path, since: int, delay: int, *, device_since: int | None = No
                     connection.execute(
                         f'UPDATE {table} SET "{column}" = "{column}" + ? WHERE "{column}" >= ?', (delay, low)
                     )
+        connection.execute("UPDATE ANALYSIS_DETAILS SET duration = duration + ?", (delay,))
 
 
 def copy_reports(reports: Sequence[Path], folder: Path) -> list[Path]:
@@ -166,7 +170,8 @@ def test_a_delay_of_a_host_is_named(reports: str, number: int, tmp_path: Path) -
     late = list_nccl(paths[RANK])[number]
     others = [(path, list_nccl(path)[number]) for rank, path in enumerate(paths) if rank != RANK]
     since = late.launched
-    shift(paths[RANK], since, delay)
+    # What the rank had launched before runs when it did: other ranks' kernels of the same operations end with it.
+    shift(paths[RANK], since, delay, device_since=late.begin)
     for path, kernel in others:
         shift(path, kernel.begin + 1, delay)
     with closing(sqlite3.connect(paths[RANK])) as connection, connection:

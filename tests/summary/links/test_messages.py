@@ -62,9 +62,9 @@ def test_one_of_two_reports(tmp_path: Path, lacking: int) -> None:
     reports = []
     for rank in range(2):
         payload = {} if rank >= 2 - lacking else {COMMUNICATOR: 5, SIZE: 64, "Peer rank": 1 - rank}
-        calls = [Call(1, 2, "ncclCommInitRank", {COMMUNICATOR: 5, RANKS: 2, "Rank": rank, "CUDA device": 0})]
+        calls = [Call(1, 2, "ncclCommInitRank", {COMMUNICATOR: 5, RANKS: 2, "Rank": rank, "CUDA device": rank})]
         calls.append(Call(10, 20, "ncclSend", payload))
-        kernels = [Kernel(100, 200, "ncclDevKernel_SendRecv", 15)]
+        kernels = [Kernel(100, 200, "ncclDevKernel_SendRecv", 15, device=rank)]
         environment = f"RANK={rank} WORLD_SIZE=2"
         reports.append(write_nccl_report(tmp_path / f"{rank}.sqlite", calls, kernels, environment=environment))
     found = summarize_reports(reports)
