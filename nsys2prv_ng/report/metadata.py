@@ -102,9 +102,9 @@ class Metadata(ValueClass):
     by keys of report/gpus.py. `gpu_of_device`: (pid, CUDA ordinal in the process) -> key in `gpus`. `uses_nccl`:
     whether any name is the name of an NCCL kernel or call, or of a thread that exists with NCCL communicators. `begin`:
     timestamp at which the capture started: 0, unless the export was normalised or shifted. `gpu_of_ordinal`: CUDA
-    ordinal -> key in `gpus`, for processes that `gpu_of_device` lacks. `gpu_clock_error`: how much more (ns) than it
-    was corrected the clock of a GPU may be behind; 0 if none was corrected. `clock`: clock of the times: one of the
-    clocks in report/export_settings.py.
+    ordinal -> key in `gpus`, for processes that `gpu_of_device` lacks. `gpu_clock_error`: how much more or less (ns)
+    than it was corrected the clock of a GPU may be behind; 0 if none was corrected. `clock`: clock of the times: one of
+    the clocks in report/export_settings.py.
     """
 
     schema_version: str
