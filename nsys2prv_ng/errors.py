@@ -6,18 +6,26 @@ from collections.abc import Callable, Iterable
 
 _KEPT = frozenset("\u200c\u200d\u00a0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B))))
 """The joiners, which many scripts and emojis need, and blanks (category Zs)."""
+_UNSEEN = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
+    + "".join(map(chr, (*range(0xFE00, 0xFE0E), *range(0xE0100, 0xE01F0))))
+)
+"""What Unicode has as Default_Ignorable_Code_Point in other categories than C, and the blank of Braille. The last two
+variation selectors are none of these, because emojis need them."""
 
 
 def escape_unprintable(text: str, show: Callable[[str], str] = lambda _: "?") -> str:
     """Return a text in which question marks, or what `show` returns for each, replace characters that are not seen.
 
     These are all of the categories C (controls, formats but for joiners, surrogates, private and unassigned ones), and
-    separators of lines and paragraphs. Some move the cursor or reverse the order of what follows, so that a reader sees
-    another text.
+    separators of lines and paragraphs, and fillers that are letters or marks. Some move the cursor or reverse the order
+    of what follows, so that a reader sees another text.
     """
-    if text.isprintable():
+    if text.isprintable() and _UNSEEN.isdisjoint(text):
         return text
-    return "".join(letter if letter.isprintable() or letter in _KEPT else show(letter) for letter in text)
+    return "".join(
+        show(each) if each in _UNSEEN or not (each.isprintable() or each in _KEPT) else each for each in text
+    )
 
 
 class TranslationError(Exception):

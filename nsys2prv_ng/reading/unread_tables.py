@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.report import diagnostics
@@ -14,12 +14,15 @@ from nsys2prv_ng.sources.registry import DERIVED, SOURCES
 _DESCRIPTIONS = re.compile(rf"(TARGET_INFO|META_DATA|ENUM)_.*|ANALYSIS_DETAILS|{diagnostics.TABLE}|{PREFIX}.*")
 """Tables without events: of the machine, the capture and the export, messages of nsys, and payloads."""
 _TIME = re.compile(
-    r"(start|begin|end|stop|time|timestamp)(_?ns|Ns|ed)?|\w*(Start|Begin|End|Stop|Time|Timestamp|TimeStamp|[a-z]At|Ns)"
-    r"|\w+_(start|begin|end|stop|time|timestamp|at|ns)"
+    r"(start|begin|end|stop|time|timestamp|duration)(_?ns|Ns|ed)?"
+    r"|\w*(Start|Begin|End|Stop|Time|Timestamp|TimeStamp|Duration|[a-z]At|Ns)"
+    r"|\w+_(start|begin|end|stop|time|timestamp|duration|at|ns)"
 )
 """Names of columns that only tables of events have, such as start, rawTimestamp and startedAt: those of NVIDIA's
 documentation of schema 3.28, and other ways to write them."""
-_STREAM, _ON_GPU = "streamId", {"deviceId", "contextId"}
+_LENGTH = re.compile(r".*(end|stop|duration).*", re.IGNORECASE)
+"""Names among these of tables whose events last: samples are no work."""
+_STREAM, _ON_GPU = "streamId", {"deviceId", "contextId", "gpuId"}
 _ELSEWHERE = {"globalTid", "SMId"}
 """Columns of calls on host threads, and of blocks and warps, whose kernels have a table of their own."""
 _GRAPHICS = "_WORKLOAD"
@@ -34,7 +37,7 @@ def list_unread_tables(database: Database) -> Iterator[str]:
 
 def count_events(database: Database, table: str) -> int:
     """Return the number of rows of a table with times; 0 without times. Raises ReportError if it cannot be read."""
-    return database.count_rows(table) if any(map(_TIME.fullmatch, database.list_columns(table))) else 0
+    return database.count_rows(table) if _list_times(database.list_columns(table)) else 0
 
 
 def warn_of_unread_work(database: Database) -> list[str]:
@@ -45,11 +48,16 @@ def warn_of_unread_work(database: Database) -> list[str]:
     return [f"no source reads the work of GPUs in {', '.join(tables)}: GPUs may work while they seem idle"]
 
 
+def _list_times(columns: Iterable[str]) -> list[str]:
+    return [column for column in columns if _TIME.fullmatch(column)]
+
+
 def _has_gpu_work(database: Database, table: str) -> bool:
     try:
         columns = database.list_columns(table)
         on_gpu = bool(columns & _ON_GPU and not columns & _ELSEWHERE)
         is_work = _STREAM in columns or on_gpu or table.endswith(_GRAPHICS)
-        return is_work and {"start", "end"} <= columns and database.count_rows(table) > 0
+        times = _list_times(columns)
+        return is_work and len(times) > 1 and any(map(_LENGTH.fullmatch, times)) and database.count_rows(table) > 0
     except ReportError:  # a damaged table that nothing needs
         return False

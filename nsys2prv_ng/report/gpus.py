@@ -25,7 +25,7 @@ from nsys2prv_ng.value_class import ValueClass
 
 @dataclass(eq=False, repr=False)
 class Gpu(ValueClass):
-    """GPU of a host, or a MIG instance: number of the GPU in nsys, name, universally unique id (empty if unknown)."""
+    """GPU of a host, or a MIG instance: number of the GPU in nsys (or its key), name, uuid (empty if unknown)."""
 
     number: int
     name: str
@@ -49,7 +49,7 @@ def find_gpus(
     """
     finder = _Finder(gpus)
     of_device: dict[tuple[int, int], int] = {}
-    of_ordinal = dict(finder.of_ordinal)
+    of_ordinal = dict(finder.of_ordinal) if visible is None else {}
     entries = [] if visible is None else [entry.strip().lower() for entry in visible.split(",")]
     for ordinal, entry in enumerate(entries):
         key = finder.find_entry(entry, ordinal)
@@ -79,6 +79,8 @@ class _Finder:
                 self.of_ordinal[of_cuda] = number
             if uuid:
                 self._of_uuid[_strip(str(uuid).lower())] = number
+        self._whole = tuple(self.known)
+        self.of_ordinal = self.of_ordinal or {number: number for number in self._whole}
 
     def find_entry(self, entry: str, ordinal: int) -> int | None:
         """Return the key of the device that an entry of CUDA_VISIBLE_DEVICES names; None if it is not valid."""
@@ -86,7 +88,7 @@ class _Finder:
             number = int(entry)
             return self.of_ordinal.get(number, None if self.of_ordinal else number)
         if entry.startswith(_MIG):
-            return self._find_instance(entry, None, ordinal)
+            return self._find_instance(entry, None)
         return self._find_uuid(entry, ordinal) if entry.startswith("gpu-") else None
 
     def find_device(self, number: int | None, uuid: str, entry: str, ordinal: int) -> int | None:
@@ -99,32 +101,35 @@ class _Finder:
         same = self._of_uuid.get(_strip(uuid))
         gpu = number if number is not None else same
         if uuid.startswith(_MIG) or entry:
-            return self._find_instance(uuid if uuid.startswith(_MIG) else entry, gpu, ordinal)
+            return self._find_instance(uuid if uuid.startswith(_MIG) else entry, gpu)
         if number is not None and same is None and number in self._of_uuid.values() and _UUID.fullmatch(_strip(uuid)):
-            return self._find_instance(_MIG + _strip(uuid), number, ordinal)
-        return gpu if gpu is not None or not uuid else self._find_uuid(uuid, ordinal)
+            return self._find_instance(_MIG + _strip(uuid), number)
+        if gpu is not None or not uuid:
+            return gpu
+        key = self._find_uuid(uuid, ordinal)
+        is_other = key is None and _UUID.fullmatch(_strip(uuid))
+        return self._add(_strip(uuid), None, "", _strip(uuid)) if is_other else key
 
     def _find_uuid(self, text: str, ordinal: int) -> int | None:
         """Return the key of the GPU whose uuid starts so; None if several do, or none of those that are known."""
         same = [number for uuid, number in self._of_uuid.items() if uuid.startswith(_strip(text))]
         if self._of_uuid:
             return same[0] if len(same) == 1 else None
-        return self._add(_strip(text), Gpu(ordinal, "", _strip(text)))
+        return self._add(_strip(text), ordinal, "", _strip(text))
 
-    def _find_instance(self, uuid: str, gpu: int | None, ordinal: int) -> int:
+    def _find_instance(self, uuid: str, gpu: int | None) -> int:
         """Return the key of a MIG instance. `gpu`: the number of its GPU, if it is known."""
         if gpu is None and uuid.startswith(f"{_MIG}gpu-"):  # up to driver 460: its GPU, instance and compute instance
             gpu = self._of_uuid.get(_strip(uuid.removeprefix(_MIG)).partition("/")[0])
-        if gpu is None and len(self.known) == 1:
-            gpu = next(iter(self.known))
+        if gpu is None and len(self._whole) == 1:
+            [gpu] = self._whole
         name = self.known[gpu].name if gpu in self.known else ""
-        instance = Gpu(ordinal if gpu is None else gpu, f"{name} (MIG)".strip(), f"MIG-{uuid.removeprefix(_MIG)}")
-        return self._add(uuid, instance)
+        return self._add(uuid, gpu, f"{name} (MIG)".strip(), f"MIG-{uuid.removeprefix(_MIG)}")
 
-    def _add(self, uuid: str, gpu: Gpu) -> int:
+    def _add(self, uuid: str, number: int | None, name: str, shown: str) -> int:
         key = self._others.setdefault(uuid, _FIRST_OTHER + len(self._others))
-        if key not in self.known or len(gpu.name) > len(self.known[key].name):
-            self.known[key] = gpu
+        if key not in self.known or len(name) > len(self.known[key].name):
+            self.known[key] = Gpu(key if number is None else number, name, shown)
         return key
 
 

@@ -64,7 +64,6 @@ What mpirun sets comes before SLURM_PROCID: in a batch script, its processes inh
 of the daemon which started them. srun sets what it has of the others to the same rank. The last four are of PMIx, Cray
 PALS, Flux and IBM JSM.
 """
-_JOB_SIZES = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 MOST_RANKS = 2**22
@@ -103,9 +102,9 @@ class Metadata(ValueClass):
     by keys of report/gpus.py. `gpu_of_device`: (pid, CUDA ordinal in the process) -> key in `gpus`. `uses_nccl`:
     whether any name is the name of an NCCL kernel or call, or of a thread that exists with NCCL communicators. `begin`:
     timestamp at which the capture started: 0, unless the export was normalised or shifted. `gpu_of_ordinal`: CUDA
-    ordinal -> key in `gpus`, for processes that `gpu_of_device` lacks. `gpu_clock_error`: how much more (ns) than it
-    was corrected the clock of a GPU may be behind; 0 if none was corrected. `clock`: clock of the times: one of the
-    clocks in report/export_settings.py.
+    ordinal -> key in `gpus`, for processes that `gpu_of_device` lacks. `gpu_clock_error`: how much more or less (ns)
+    than it was corrected the clock of a GPU may be behind; 0 if none was corrected. `clock`: clock of the times: one of
+    the clocks in report/export_settings.py.
     """
 
     schema_version: str
@@ -157,8 +156,9 @@ class Metadata(ValueClass):
 
     @property
     def job_size(self) -> int:
-        """The number of ranks in the job if the captured environment records it, else 0."""
-        return max(self.number(name) or 0 for name in _JOB_SIZES)
+        """The number of ranks in the job: the one that belongs to the rank, else the largest that is known, or 0."""
+        known = max(self.number(name) or 0 for names in _RANK_VARIABLES.values() for name in names)
+        return (self.launched.size if self.launched is not None else None) or known
 
     def find_rank(self, process: int, *, alone: bool) -> int | None:
         """Return the rank of a process in the job. `alone`: whether no other process may be a rank."""

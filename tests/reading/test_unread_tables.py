@@ -34,6 +34,12 @@ def add_table(report: Path, name: str, columns: Sequence[str], rows: int) -> Non
         (ENGINE, ("start", "end", "deviceId"), 2, True),
         (ENGINE, ("start", "end", "globalTid", "streamId"), 2, True),
         (ENGINE, ("timestamp", "deviceId", "streamId"), 2, False),
+        (ENGINE, ("startNs", "endNs", "deviceId", "streamId"), 2, True),
+        (ENGINE, ("timestamp", "duration", "deviceId"), 2, True),
+        (ENGINE, ("start", "end", "gpuId"), 2, True),
+        (ENGINE, ("start", "durationNs", "gpuId"), 2, True),
+        (ENGINE, ("timestamp", "rawTimestamp", "gpuId"), 2, False),  # samples
+        (ENGINE, ("start", "end", "gpuId", "globalTid"), 2, False),
         ("CUPTI_ACTIVITY_KIND_JIT", ("start", "end", "globalTid", "deviceId"), 2, False),
         ("CUPTI_ACTIVITY_KIND_WARP_TRACE", ("start", "end", "deviceId", "SMId", "globalPid"), 2, False),
         ("VULKAN_API", ("start", "end", "globalTid", "contextId"), 2, False),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nsys2prv_ng.report.gpus import find_gpus
 from nsys2prv_ng.report.metadata import Metadata
 from tests.report.test_metadata import metadata_of
 from tests.sources.small_reports import export
@@ -72,6 +73,8 @@ def test_number_of_the_gpu(tmp_path, gpus, devices, visible, ordinal, number):
     assert (gpu.number, gpu.name, gpu.uuid) == (number, name, uuid)
 
 
+UNKNOWN = 1 << 16
+"""The number of a GPU that nothing shows."""
 OLD_INSTANCES = f"MIG-GPU-{UUIDS[2]}/1/0"
 """The name of an instance up to driver 460: its GPU, its GPU instance, its compute instance."""
 
@@ -86,8 +89,8 @@ OLD_INSTANCES = f"MIG-GPU-{UUIDS[2]}/1/0"
         (IN_ORDER, [(None, 0, PID, UUIDS[2])], INSTANCE, 2, INSTANCE),
         (IN_ORDER, [], OLD_INSTANCES, 2, OLD_INSTANCES),
         (IN_ORDER[1:2], [], INSTANCE, 1, INSTANCE),
-        (IN_ORDER, [], INSTANCE, 0, INSTANCE),  # its GPU is not known
-        ((), [], INSTANCE, 0, INSTANCE),
+        (IN_ORDER, [], INSTANCE, UNKNOWN, INSTANCE),
+        ((), [], INSTANCE, UNKNOWN, INSTANCE),
     ],
 )
 def test_instances_are_devices_of_their_own(tmp_path, gpus, devices, visible, number, uuid):
@@ -106,6 +109,32 @@ def test_unknown_uuids_are_told_apart(tmp_path):
     """A report without TARGET_INFO_GPU: two ranks of one node on two GPUs are not on one."""
     reports = [read(tmp_path / f"{n}.sqlite", (), [(None, 0, PID, UUIDS[n])]) for n in range(2)]
     assert [report.gpu(PID, 0).uuid for report in reports] == UUIDS[:2]
+
+
+def test_uuids_that_the_table_of_gpus_lacks(tmp_path):
+    """Neither is a GPU that the table has, and they are two."""
+    others = [uuid.replace("a0", "b0") for uuid in UUIDS[:2]]
+    devices = [(None, 0, PID, others[0]), (None, 0, PID + 1, others[1]), (None, 0, PID + 2, UUIDS[0])]
+    metadata = read(tmp_path / "a.sqlite", IN_ORDER[:2], devices)
+    assert [metadata.gpu(PID + n, 0).uuid for n in range(3)] == [*others, UUIDS[0]]
+    assert [metadata.gpu(PID + n, 0).number for n in range(3)] == [UNKNOWN, UNKNOWN + 1, 0]
+
+
+def test_two_instances_of_the_only_gpu(tmp_path):
+    metadata = read(tmp_path / "a.sqlite", IN_ORDER[1:2], [], f"{INSTANCE},{INSTANCE.replace('b', 'c')}")
+    assert [metadata.gpu(PID, n).number for n in range(2)] == [1, 1]
+    assert metadata.find_gpu(PID, 0) != metadata.find_gpu(PID, 1)
+
+
+@pytest.mark.parametrize("gpus", [IN_ORDER[:2], NO_ORDINALS[:2], REVERSED[2:]])
+@pytest.mark.parametrize(
+    ("visible", "ordinals"),
+    [(None, [0, 1]), ("", []), ("0,7,1", [0]), ("7,0", []), ("1,-1,0", [1]), ("1,0", [1, 0]), ("1,GPU-zz,0", [1])],
+)
+def test_nothing_after_an_invalid_entry_is_visible(gpus, visible, ordinals):
+    """As CUDA_VISIBLE_DEVICES is documented in the CUDA programming guide."""
+    of_cuda = {row[0] if row[1] is None else row[1]: row[0] for row in gpus}
+    assert find_gpus(gpus, [], visible)[2] == {n: of_cuda[ordinal] for n, ordinal in enumerate(ordinals)}
 
 
 @pytest.mark.parametrize("values", list(itertools.product([None, "", "x", -1, 2**62, 1.5], repeat=2)))

@@ -84,6 +84,7 @@ def test_environment_is_an_allow_list(tmp_path):
 def test_a_launcher_within_a_batch_script(tmp_path, launcher, rank, size):
     """What mpirun starts inherits the script's SLURM_PROCID, which is 0 (Lightning-AI/pytorch-lightning, 11406)."""
     assert launched_by(tmp_path, f"SLURM_PROCID=0;SLURM_NTASKS=8;{launcher}") == (rank, size)
+    assert environment_of(tmp_path, f"SLURM_PROCID=0;SLURM_NTASKS=8;{launcher}").job_size == size
 
 
 @pytest.mark.parametrize(
@@ -97,6 +98,8 @@ def test_a_launcher_within_a_batch_script(tmp_path, launcher, rank, size):
 )
 def test_other_launchers(tmp_path, environment, size):
     assert launched_by(tmp_path, environment) == (3, size)
+    assert environment_of(tmp_path, environment).job_size == (size or 0)
+    assert environment_of(tmp_path, f"{environment};WORLD_SIZE=2;SLURM_NTASKS=6").job_size == (size or 6)
 
 
 @pytest.mark.parametrize(
@@ -121,12 +124,16 @@ def test_names_of_programs(tmp_path, path):
     assert metadata_of(export(tmp_path / "a.sqlite", [""], tables)).get_process_name(PROCESS >> 24) == "python3"
 
 
+def environment_of(folder, environment):
+    """Return the metadata of a report with a captured environment."""
+    (folder / "a.sqlite").unlink(missing_ok=True)
+    rows = [("Hostname", "host"), ("DeviceEnvironment", environment)]
+    return metadata_of(export(folder / "a.sqlite", [""], {"TARGET_INFO_SYSTEM_ENV": (("name", "value"), rows)}))
+
+
 def launched_by(folder, environment):
     """Return the rank and the number of ranks in a captured environment."""
-    rows = [("Hostname", "host"), ("DeviceEnvironment", environment)]
-    launched = metadata_of(
-        export(folder / "a.sqlite", [""], {"TARGET_INFO_SYSTEM_ENV": (("name", "value"), rows)})
-    ).launched
+    launched = environment_of(folder, environment).launched
     return launched.rank, launched.size
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 import sys
@@ -16,12 +17,18 @@ from nsys2prv_ng.text.names import clean_name
 from tests.cli.program_runs import run
 from tests.conftest import SAMPLES
 
-HIDDEN = "\u202e\u2066\U000e0041\u200b\x1b[31m\u2028"
+FILLERS = re.compile(
+    r"(HALFWIDTH )?HANGUL \w*\s?FILLER|BRAILLE PATTERN BLANK|COMBINING GRAPHEME JOINER|KHMER VOWEL INHERENT A[QA]"
+    r"|(MONGOLIAN FREE )?VARIATION SELECTOR.*"
+)
+HIDDEN = "\u3164\u202e\u2066\U000e0041\u200b\x1b[31m\u2028"
 
 
 def is_hidden(letter):
-    """Whether it may do harm: by its category in the Unicode standard."""
+    """Whether it may do harm: by its category and name in the Unicode standard."""
     category = unicodedata.category(letter)
+    if FILLERS.fullmatch(unicodedata.name(letter, "")):
+        return letter not in "\ufe0e\ufe0f"
     return (category.startswith("C") and letter not in "\u200c\u200d") or category in ("Zl", "Zp")
 
 
@@ -88,6 +95,12 @@ def test_checks_of_a_trace(hostile, tmp_path):
 
 
 def test_what_was_printable_stays():
-    assert escape_unprintable("\u05d0\u0645 \u00a0\u3000 \U0001f468\u200d\U0001f4bb e\u0301") == (
-        "\u05d0\u0645 \u00a0\u3000 \U0001f468\u200d\U0001f4bb e\u0301"
+    kept = "\u05d0\u0645 \u00a0\u3000 \U0001f468\u200d\U0001f4bb \u2764\ufe0f e\u0301"
+    assert escape_unprintable(kept) == kept
+
+
+def test_letters_that_are_blank():
+    assert (
+        escape_unprintable("a\u3164b\u115fc\u1160d\uffa0e\u2800f\u034fg\u17b5h\u180ei\U000e0100j")
+        == "a?b?c?d?e?f?g?h?i?j"
     )

@@ -150,13 +150,15 @@ prove."""
 class ClockError(NamedTuple):
     """A GPU whose clock is behind that of its host.
 
-    `behind`: by at least this time (ns), as its launches prove. `early`: number of operations that start before their
-    launch. `launched`: number of operations with a recorded launch.
+    `behind`: by at least this time (ns), as its launches prove. `open`: how much more or less (ns) it may be.
+    `early`: number of operations that start before their launch. `launched`: number of operations with a recorded
+    launch.
     """
 
     process: int
     device: int
     behind: int
+    open: int
     early: int
     launched: int
 
@@ -165,6 +167,10 @@ def find_clock_errors(
     process: IntArray, device: IntArray, begin: IntArray, end: IntArray, launched: IntArray
 ) -> list[ClockError]:
     """Return the GPUs of which most operations start before their launch, or most of those that find the GPU idle.
+
+    A clock that drifts is behind by all times around the median of those that find the GPU idle, without a gap: the
+    correction is the largest, and may be too large by twice what the median is below it, besides SLOWEST_FIRST_LAUNCH.
+    What is beyond a gap of CLOCK_ERROR is corrupt.
 
     Columns of n operations, by process and CUDA ordinal. Times are ns; `launched` is when the call began, NULL if it
     was not recorded.
@@ -178,10 +184,14 @@ def find_clock_errors(
         lead = launched[rows] - begin[rows]
         of_idle, leads = lead[busy_until <= launched[rows]], np.sort(lead[lead > 0])
         is_most = 2 * leads.size > rows.size or 2 * (of_idle > 0).sum() > of_idle.size
-        alike = np.flatnonzero(leads[_FEWEST - 1 :] - leads[: 1 - _FEWEST] <= CLOCK_ERROR) if is_most else leads[:0]
-        if alike.size:
-            behind = int(leads[alike[-1] + _FEWEST - 1])
-            errors.append(ClockError(gpu[0], gpu[1], behind, leads.size, rows.size))
+        usual = np.sort(of_idle[of_idle > 0]) if (of_idle > 0).any() else leads
+        middle = int(usual[(usual.size - 1) // 2])
+        is_far = leads[_FEWEST - 1 :] - leads[: 1 - _FEWEST] > CLOCK_ERROR
+        far = np.append(np.flatnonzero(is_far) + _FEWEST - 1, leads.size)
+        last = int(far[np.searchsorted(far, np.searchsorted(leads, middle), side="right")]) - 1
+        if is_most and last >= _FEWEST - 1 and not is_far[last - _FEWEST + 1]:
+            spread = SLOWEST_FIRST_LAUNCH + 2 * (int(leads[last]) - middle)
+            errors.append(ClockError(gpu[0], gpu[1], int(leads[last]), spread, leads.size, rows.size))
     return errors
 
 
@@ -210,7 +220,7 @@ def correct_clocks(reader: ReportReader, operations: DeviceOperations, errors: S
 
     reader.change(TABLES, move)
     operations.columns = {table: reader.columns(table) for table in operations.columns}
-    reader.metadata.gpu_clock_error = SLOWEST_FIRST_LAUNCH
+    reader.metadata.gpu_clock_error = largest = max(error.open for error in errors)
     clocks = [
         f"GPU {reader.metadata.gpu(error.process, error.device).number} by {format_time(error.behind)}"
         f" ({error.early:,} of {error.launched:,} operations start before their launch)"
@@ -218,7 +228,7 @@ def correct_clocks(reader: ReportReader, operations: DeviceOperations, errors: S
     ]
     reader.metadata.warnings.append(
         f"clocks of GPUs are behind that of their host: {', '.join(clocks)}; corrected by as much, and waits below"
-        f" {format_time(SLOWEST_FIRST_LAUNCH)} are not judged"
+        f" {format_time(largest)} are not judged"
     )
 
 

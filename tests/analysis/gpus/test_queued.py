@@ -122,6 +122,12 @@ def test_another_process_on_the_gpu(returned: int, named: bool, tmp_path: Path) 
     assert idle == host | taken
 
 
+def test_another_process_does_not_explain_a_long_gap(tmp_path: Path) -> None:
+    other = Capture(rank=1, ranks=2)
+    launch(other, 1_200, 1_500, 57_702_000)
+    assert find_causes([start(ranks=2), other], tmp_path) == {("queued", OTHER, 150_000), ("queued", "", 57_550_000)}
+
+
 @pytest.mark.parametrize("seed", range(15))
 def test_host_functions_in_parts_of_gaps(seed: int) -> None:
     """Each ns of a part has the function that runs on its stream."""

@@ -109,8 +109,9 @@ def name_waits(low: int, high: int, event: int, last: set[int], own: int) -> lis
     `last`: the tasks whose operations ended last on the GPU, if it was launched by then; `own`: its task."""
     middle = min(max(low, event), high)
     parts = [(low, middle, "cudaStreamWaitEvent")] if middle > low else []
-    other = "another process on the GPU" if last and own not in last else ""
-    return [*parts, (middle, high, other)] if high > middle else parts
+    switched = min(max(low + 150_000, middle), high) if last and own not in last else middle
+    parts += [(middle, switched, "another process on the GPU"), (switched, high, "")]
+    return [part for part in parts if part[1] > part[0]]
 
 
 def expected(objects: Objects) -> list[Found]:

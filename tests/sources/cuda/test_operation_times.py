@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.sources.cuda.device_operations import CLOCK_ERROR, find_clock_errors, mark_overtaken
+from nsys2prv_ng.sources.cuda.device_operations import (
+    CLOCK_ERROR,
+    SLOWEST_FIRST_LAUNCH,
+    find_clock_errors,
+    mark_overtaken,
+)
 from nsys2prv_ng.sources.shared.reasons import AFTER_CAPTURE, BEFORE_LAUNCH
+from nsys2prv_ng.text.formatting import format_time
+from tests.cli.program_runs import run
 from tests.report_truth import Report
 from tests.translated import KERNEL, NCCL_KERNEL, changed, translated_set
 
@@ -66,6 +73,27 @@ def test_corrupt_records_do_not_move_a_clock_that_is_behind():
     begin, end = begin - 150_000, end - 150_000
     begin[[10, 500]] -= np.array([3, 9]) * 1_000 * MILLISECOND
     assert [error.behind for error in find(begin, end, launched)] == [145_000]
+
+
+@pytest.mark.parametrize("lead", [3 * MILLISECOND, 1_000 * MILLISECOND])
+@pytest.mark.parametrize("corrupt", [3, 20, 200])
+def test_corrupt_records_that_are_alike_do_not_move_a_clock(corrupt, lead):
+    begin, end, launched = make_operations(np.full(1_000, 5_000), 1_000)
+    begin, end = begin - 150_000, end - 150_000
+    which = np.random.default_rng(1).choice(1_000, corrupt, replace=False)
+    begin[which], end[which] = launched[which] - lead, launched[which] - lead + 1_000
+    assert [(error.behind, error.open) for error in find(begin, end, launched)] == [(145_000, SLOWEST_FIRST_LAUNCH)]
+
+
+@pytest.mark.parametrize("duration", [1_000, 90_000])
+@pytest.mark.parametrize("drift", [100_000, 5 * MILLISECOND, 40 * MILLISECOND])
+def test_the_bound_holds_for_a_clock_that_drifts(drift, duration):
+    """After the correction, no operation is farther from its true time than what is said to be open."""
+    delay = np.random.default_rng(0).integers(4_000, 30_000, 1_000)
+    begin, end, launched = make_operations(delay, duration)
+    behind = np.linspace(0, drift, 1_000).astype(np.int64)
+    [error] = find(begin - behind, end - behind, launched)
+    assert np.abs(error.behind - behind).max() <= error.open <= SLOWEST_FIRST_LAUNCH + 1.1 * drift
 
 
 def test_operations_without_a_recorded_launch_prove_nothing():
@@ -147,6 +175,28 @@ def test_a_clock_that_is_behind_is_corrected(samples, tmp_path):
     assert 0 < fastest < 10_000
     assert kernels(got) == [(r, b - fastest, e - fastest, n) for r, b, e, n in kernels(expected)]
     assert got.account("kernels").dropped == {}
+
+
+def test_three_corrupt_kernels_do_not_move_the_gpu(samples, tmp_path):
+    """All operations of a GPU are 400 us early, and three kernels start 1 s before their launch."""
+    sample, kernels = samples / "single-graph.sqlite", "CUPTI_ACTIVITY_KIND_KERNEL"
+    tables = [kernels, *(f"CUPTI_ACTIVITY_KIND_{table}" for table in ("MEMCPY", "MEMSET", "GRAPH_TRACE"))]
+    calls = "JOIN CUPTI_ACTIVITY_KIND_RUNTIME r USING (correlationId)"
+    union = " UNION ALL ".join(f"SELECT start, correlationId FROM {table}" for table in tables)
+    fastest = Report(sample).value(f"SELECT MIN(k.start - r.start) FROM ({union}) k {calls}")
+    corrupt = (
+        f"UPDATE {kernels} AS k SET start = r.start - 1000000000, end = r.start - 1000000000 + k.end - k.start"
+        " FROM CUPTI_ACTIVITY_KIND_RUNTIME r WHERE r.correlationId = k.correlationId"
+        f" AND k.rowid IN (SELECT k.rowid FROM {kernels} k {calls} ORDER BY k.start LIMIT 3 OFFSET 100)"
+    )
+    early = [f"UPDATE {table} SET start = start - 400000, end = end - 400000" for table in tables]
+    report = changed(sample, tmp_path / "r.sqlite", [*early, corrupt])
+    got = translated_set([report], tmp_path / "got", "kernels,cuda_api", derived=False)
+    assert got.account("kernels").dropped == {BEFORE_LAUNCH: 3}
+    done = run("summary", report)
+    assert f"GPU 0 by {format_time(400_000 - fastest)} (" in done.stderr
+    for text in (done.stdout, run("summary", sample).stdout):
+        assert next(line for line in text.splitlines() if line.startswith("BOTTLENECK")).split()[1] == "Host-bound:"
 
 
 @pytest.mark.parametrize("sources", ["kernels", "kernels,cuda_api"])
