@@ -229,14 +229,19 @@ class StepClock:
         return Outcome(time, lengths, int(self._job[0][0]), int(stop[-1]), last, tasks, task_mean)
 
     def _measure_whole(self, time: IntArray) -> Outcome:
-        """Return all time as one step, which begins when it was observed to."""
-        model, observed = self._model, self._model.graph.time
-        ends = time[: model.numbers.others]
-        task = np.unique(np.append(model.operation_rank, model.thread_rank[model.lanes.calls.thread]))
-        if not ends.size:
+        """Return all time as one step, which begins when it was observed to.
+
+        It lasts as long as operations, main threads and threads that launch: threads of libraries wait until the end.
+        """
+        model, lanes, count = self._model, self._model.lanes, self._model.numbers.others
+        task = np.unique(np.append(model.operation_rank, model.thread_rank[lanes.calls.thread]))
+        works = (lanes.is_main | lanes.threads.launches)[lanes.calls.thread]
+        nodes = np.flatnonzero(np.append(np.ones(2 * model.numbers.operations, np.bool_), np.tile(works, 2)))
+        nodes = nodes if nodes.size else np.arange(count)
+        if not count:
             return Outcome(time, np.array([0]), 0, 0, NONE, task, np.zeros(0))
-        low = int(observed[: ends.size].min())
-        high, last = max(int(ends.max()), low), int(np.argmax(ends))
+        low = int(model.graph.time[nodes].min())
+        high, last = max(int(time[nodes].max()), low), int(nodes[np.argmax(time[nodes])])
         return Outcome(time, np.array([high - low]), low, high, last, task, np.full(task.size, float(high - low)))
 
     def _find_ends(self, played: Played) -> IntArray:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import product
 from pathlib import Path
 
 import pytest
 
+import nsys2prv_ng
 from nsys2prv_ng.replay.changes import parse_changes
 from nsys2prv_ng.replay.what_if import Experiment
 from tests.replay.jobs import opened_model
@@ -60,3 +63,18 @@ def test_steps_take_as_long_as_the_slower_of_host_and_gpu(host: int, gpu: int, f
             on_gpu = others * (3 * gpu / 4 - LATENCY) + own * (gpu / 4 - LATENCY) + 2 * LATENCY
             assert predicted.mean_ns == pytest.approx(max(on_host * host, on_gpu), abs=LATENCY), text
             assert predicted.begin == experiment.observed.begin
+
+
+def test_threads_of_libraries_do_not_set_the_pace(samples: Path, tmp_path: Path) -> None:
+    """A thread that only polls until the end of the capture changes no prediction of a job without steps."""
+    reports = samples / "single-graph.sqlite", tmp_path / "polling.sqlite"
+    shutil.copyfile(*reports)
+    with closing(sqlite3.connect(reports[1])) as database, database:
+        (end,) = database.execute("SELECT duration FROM ANALYSIS_DETAILS").fetchone()
+        (tid, name) = database.execute("SELECT max(globalTid) + 1, max(nameId) FROM OSRT_API").fetchone()
+        polls = [(begin, begin + 99_000_000, tid, name) for begin in range(10**8, end - 10**8, 10**8)]
+        columns = 'start, "end", globalTid, nameId, eventClass, returnValue, callchainId'
+        database.executemany(f"INSERT INTO OSRT_API ({columns}) VALUES (?, ?, ?, ?, 27, 0, 0)", polls)
+    changes = ["host = ideal", "kernel '*' * 0.5", "copies = 0"]
+    alone, polling = (nsys2prv_ng.what_if([report], change=changes).scenarios for report in reports)
+    assert [each.saving_ns for each in polling] == [each.saving_ns for each in alone]
