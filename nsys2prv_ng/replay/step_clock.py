@@ -187,10 +187,16 @@ class StepClock:
         self._lead = np.minimum(ahead[opening], end - steps.host_end)
         self._rest = np.zeros_like(end)
         self._rest = end - self._find_ends(self.play(self._model.graph.weight))
-        self._job = _find_between(start[chosen], stop[chosen])
+        # A capture begins when it did, whatever came before it.
+        report = pick(self._model.lanes.thread_report, self._model.marks.thread[end.size :], NONE)
+        opens_capture = (np.diff(steps.task) == 0) & (np.diff(report) != 0)
+        is_first = np.isin(chosen[1:], steps.step[1:][opens_capture]) | (steps.on_gpu & ~spans.step_follows[chosen[1:]])
+        captures = np.flatnonzero(is_first) + 1
+        self._job = _find_between(start[chosen], stop[chosen], captures)
         self._of_tasks = None
         if end.size == spans.task_starts.size * count:
-            self._of_tasks = _find_between(*(column.reshape(-1, count)[:, chosen] for column in (begin, end)))
+            of_tasks = [column.reshape(-1, count)[:, chosen] for column in (begin, end)]
+            self._of_tasks = _find_between(of_tasks[0], of_tasks[1], captures)
 
     def play(self, weight: IntArray) -> Played:
         """Return when each node happens if edges have these weights (ns) in the steps that count."""
@@ -218,15 +224,15 @@ class StepClock:
         tasks = self._steps.task[self._spans.task_starts]
         end = self._find_ends(played)
         stop = self._spans.unite(end)[self._counted]
-        lengths = _list_lengths(stop, *self._job)
+        lengths = _list_lengths(stop, self._job)
         task_mean = np.full(tasks.size, lengths.mean())
         if self._of_tasks is not None:
-            of_tasks = _list_lengths(end.reshape(tasks.size, -1)[:, self._counted], *self._of_tasks)
+            of_tasks = _list_lengths(end.reshape(tasks.size, -1)[:, self._counted], self._of_tasks)
             task_mean = of_tasks.mean(axis=1)
             if balanced:
                 lengths = np.rint(of_tasks.mean(axis=0)).astype(np.int64)
         time, last = self._find_last(self._steps, played)
-        return Outcome(time, lengths, int(self._job[0][0]), int(stop[-1]), last, tasks, task_mean)
+        return Outcome(time, lengths, int(self._job.low[0][0]), int(stop[-1]), last, tasks, task_mean)
 
     def _measure_whole(self, time: IntArray) -> Outcome:
         """Return all time as one step, which begins when it was observed to.
@@ -270,16 +276,28 @@ class StepClock:
         return played.by_gpus if on_gpu[last] else played.by_hosts, int(nodes[last])
 
 
-def _find_between(start: IntArray, stop: IntArray) -> tuple[IntArray, IntArray]:
-    """Return (start of the first of n steps, the time outside of them until each one starts (ns)), or rows of these."""
-    passed = start[..., 1:] - stop[..., :-1]
-    return start[..., :1], np.cumsum(np.concatenate([np.zeros_like(start[..., :1]), passed], axis=-1), axis=-1)
+class _Between(NamedTuple):
+    """What n steps of a job, or of each row, begin after: their times are those without what lies between them (ns).
 
-
-def _list_lengths(stop: IntArray, low: IntArray, between: IntArray) -> IntArray:
-    """Return the lengths (ns) of steps, or of those of each row, that follow each other from `low` to each `stop`.
-
-    `low`, `between`: as `_find_between` returns them. No step takes less than no time.
+    `passed`: the time outside of steps until each one starts. `captures`: the steps, but the first, that begin a
+    capture; `low`: when the first step of each capture begins.
     """
-    ends = np.maximum.accumulate(np.maximum(stop - between, low), axis=-1)
-    return np.diff(ends, prepend=low)
+
+    passed: IntArray
+    captures: IntArray
+    low: list[IntArray]
+
+
+def _find_between(start: IntArray, stop: IntArray, captures: IntArray) -> _Between:
+    passed = np.concatenate([np.zeros_like(start[..., :1]), start[..., 1:] - stop[..., :-1]], axis=-1)
+    passed = np.cumsum(passed, axis=-1)
+    begin = start - passed
+    return _Between(passed, captures, [begin[..., first : first + 1] for first in (0, *captures.tolist())])
+
+
+def _list_lengths(stop: IntArray, between: _Between) -> IntArray:
+    """Return the lengths (ns) of steps, or of those of each row, given when each stops; none is less than 0."""
+    parts = np.split(stop - between.passed, between.captures, axis=-1)
+    ends = [np.maximum.accumulate(np.maximum(part, low), axis=-1) for part, low in zip(parts, between.low, strict=True)]
+    lengths = [np.diff(end, prepend=low) for end, low in zip(ends, between.low, strict=True)]
+    return np.concatenate(lengths, axis=-1)
