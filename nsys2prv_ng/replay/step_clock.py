@@ -138,6 +138,19 @@ class StepClock:
             self._spans = StepSpans(model, self._steps)
             self._find_opening(self._steps)
             self._find_leads(self._steps)
+        else:
+            self._find_whole()
+
+    def _find_whole(self) -> None:
+        """Find what lasts as long as a job without steps: operations, main threads and threads that launch.
+
+        Threads of libraries wait until the end.
+        """
+        model, lanes, numbers = self._model, self._model.lanes, self._model.numbers
+        works = (lanes.is_main | lanes.threads.launches)[lanes.calls.thread]
+        nodes = np.flatnonzero(np.append(np.ones(2 * numbers.operations, np.bool_), np.tile(works, 2)))
+        self._whole = nodes if nodes.size else np.arange(numbers.others)
+        self._tasks = np.unique(np.append(model.operation_rank, model.thread_rank[lanes.calls.thread]))
 
     def _find_opening(self, steps: Steps) -> None:
         """Find what has happened when the steps that count begin."""
@@ -235,19 +248,12 @@ class StepClock:
         return Outcome(time, lengths, int(self._job.low[0][0]), int(stop[-1]), last, tasks, task_mean)
 
     def _measure_whole(self, time: IntArray) -> Outcome:
-        """Return all time as one step, which begins when it was observed to.
-
-        It lasts as long as operations, main threads and threads that launch: threads of libraries wait until the end.
-        """
-        model, lanes, count = self._model, self._model.lanes, self._model.numbers.others
-        task = np.unique(np.append(model.operation_rank, model.thread_rank[lanes.calls.thread]))
-        works = (lanes.is_main | lanes.threads.launches)[lanes.calls.thread]
-        nodes = np.flatnonzero(np.append(np.ones(2 * model.numbers.operations, np.bool_), np.tile(works, 2)))
-        nodes = nodes if nodes.size else np.arange(count)
-        if not count:
+        """Return all time as one step, which begins when it was observed to."""
+        nodes, task = self._whole, self._tasks
+        if not nodes.size:
             return Outcome(time, np.array([0]), 0, 0, NONE, task, np.zeros(0))
-        low = int(model.graph.time[nodes].min())
-        high, last = max(int(time[nodes].max()), low), int(nodes[np.argmax(time[nodes])])
+        low, ends = int(self._model.graph.time[nodes].min()), time[nodes]
+        high, last = max(int(ends.max()), low), int(nodes[np.argmax(ends)])
         return Outcome(time, np.array([high - low]), low, high, last, task, np.full(task.size, float(high - low)))
 
     def _find_ends(self, played: Played) -> IntArray:
@@ -277,7 +283,7 @@ class StepClock:
 
 
 class _Between(NamedTuple):
-    """What n steps of a job, or of each row, begin after: their times are those without what lies between them (ns).
+    """When n steps of a job, or of each row, may begin. Times (ns) leave out what lies between the steps.
 
     `passed`: the time outside of steps until each one starts. `captures`: the steps, but the first, that begin a
     capture; `low`: when the first step of each capture begins.
