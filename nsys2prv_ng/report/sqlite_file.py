@@ -53,6 +53,7 @@ class SqliteFile:
 
     def __init__(self, path: Path, small: int = SMALL) -> None:
         self.path = path
+        self._rowids: dict[str, str] = {}
         _check_file(path)
         with _report_damage(path):
             self._pages = PageReader(path, small)
@@ -73,6 +74,8 @@ class SqliteFile:
     def _find_rowid(self, table: str) -> str:
         """Return a name of the rowid of a table. Raises ReportError for a table without one: its pages, which are those
         of an index, cannot be checked, and its rows are in another order."""
+        if table in self._rowids:
+            return self._rowids[table]
         with _report_damage(self.path, table):
             names = {name.lower() for (name,) in self._connection.execute(_SELECT_COLUMNS, (table,))}
             for free in (name for name in _ROWID_NAMES if name not in names):
@@ -82,7 +85,7 @@ class SqliteFile:
                     if not str(error).startswith("no such column"):
                         raise
                 else:
-                    return free
+                    return self._rowids.setdefault(table, free)
         raise ReportError(
             f"{self.path}: table {table} has no rowid, as if made WITHOUT ROWID, which nsys never does;"
             " export the report again"
