@@ -15,7 +15,6 @@ from nsys2prv_ng.intervals.device_sweep import COMPUTE, MEMORY, WHOLE_GRAPH, add
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.paraver.value_tables import COMMUNICATION_CLASSES
 from nsys2prv_ng.reading.opened_events import (
     ABSENT,
     OpenedEvents,
@@ -26,6 +25,7 @@ from nsys2prv_ng.reading.opened_events import (
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.diagnostics import AS_WHOLE, BY_NODE
+from nsys2prv_ng.sources.cuda import communication
 
 HOST_FUNCTION = 32
 """Kind of a host function that a stream runs, beside the kinds of operations on GPUs."""
@@ -82,7 +82,7 @@ _HOST_TYPES = {source_names.HOST_FUNCTIONS: {types.HOST_FUNCTION: HOST_FUNCTION}
 
 def mark_communication(events: OpenedEvents) -> BoolArray:
     """Mark the kernels and copies that are communication, among the events of their source."""
-    return np.isin(events.get_values(types.KERNEL_CLASS), COMMUNICATION_CLASSES)
+    return communication.mark_communication(events.get_values(types.KERNEL_CLASS))
 
 
 def load_device_operations(report: ReportRecords, store: Store, *, host_functions: bool = False) -> DeviceOperations:

@@ -157,8 +157,9 @@ class Metadata(ValueClass):
     @property
     def job_size(self) -> int:
         """The number of ranks in the job: the one that belongs to the rank, else the largest that is known, or 0."""
+        launched = self.launched
         known = max(self.number(name) or 0 for names in _RANK_VARIABLES.values() for name in names)
-        return (self.launched.size if self.launched is not None else None) or known
+        return (launched and launched.size) or known
 
     def find_rank(self, process: int, *, alone: bool) -> int | None:
         """Return the rank of a process in the job. `alone`: whether no other process may be a rank."""
