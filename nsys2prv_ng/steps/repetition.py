@@ -1,100 +1,106 @@
-"""Finds what programs repeat without marking it: steps that every task shows by its kernels and CUDA graphs.
+"""Finds steps that every task shows by the order of its ranges, or of its kernels and CUDA graphs.
 
-Each task has several candidates (steps/repeated_steps.py): the same steps cut elsewhere, or smaller and larger ones.
-The tasks agree on
+Each task has several candidates, by its ranges (steps/range_periods.py) or by its kernels and CUDA graphs
+(steps/repeated_steps.py), and the tasks agree on one (steps/agreement.py). All tasks with kernels or graphs count.
 
-- the delimiter that is best on each of them, if it cuts different numbers of steps, without those at either end that
-  only some tasks have: captures may begin and end within different steps. More than one is left out only if some task
-  was not captured in their time;
-- else a delimiter that cuts equally many steps on all tasks, of several the one with most steps;
-- else the largest number of steps that all tasks have, as ranks may see different names;
-- else the best steps of each task, without those at either end, as in the first case.
-
-In the second and third case the steps must nearly be as many as the best ones of the task with fewest. Fewer steps come
-last.
-
-Steps of equal number must overlap in time, from the first launch to the end of the last operation. Otherwise there are
-no steps. All tasks with kernels or graphs count.
-
-A step begins with the launch of its first operation, and ends where the next one begins: launches of a step do not
-depend on how long its operations wait for those of the step before. The last step ends after its last launch.
+- By ranges, a step is as long as the ranges that mark it.
+- By kernels, a step begins with the launch of its first operation, and ends where the next one begins: launches of a
+  step do not depend on how long its operations wait for those of the step before. The last step ends after its last
+  launch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.groups import Table, join_tables
+from nsys2prv_ng.arrays.groups import Table, join_tables, make_objects
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree, group_reports_by_task
+from nsys2prv_ng.paraver import families
+from nsys2prv_ng.reading.nvtx_ranges import load_nvtx_ranges
+from nsys2prv_ng.reading.opened_events import ABSENT, Names, find_checksum
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.steps.agreement import Found, agree
+from nsys2prv_ng.steps.range_periods import RangeParts, RangeSequence, find_parts, name_family
 from nsys2prv_ng.steps.repeated_steps import Candidate, find_candidates, name_delimiter
 from nsys2prv_ng.steps.work import LaunchedWork, load_work
 
-_LEAST_OF_BEST = 0.8
-"""Minimum number of agreed steps / number of the best steps of the task that has fewest."""
+_MOST_NAMES = 3
+"""Most names of ranges in the name of a step that is made of several."""
 
 
 class Repetitions(NamedTuple):
-    """The steps of a job by its kernels and graphs.
+    """The steps of a job by what it repeats.
 
-    `table`, by task and step: task, its first thread's row (-1 without one), number (from 1), begin and end of the
-    launches (ns). `delimiter`: what delimits the steps of the first task: `CUDA graph`, or the name of a kernel.
-    `similarity`: how similar the steps of a task are, from 0 to 1: of the task where they are least similar.
+    `table`, by task and step: task, row of the thread that marks it (or the task's first one; -1 without one), number,
+    begin and end on the host (ns), text (of its range, or what it is instead). `name`: of the ranges; or what delimits
+    the steps of the first task: `CUDA graph`, or a kernel. `similarity`: how similar the steps of a task are, from 0 to
+    1: of the task where they are least similar.
     """
 
     table: Table
-    delimiter: str
-    similarity: float
-
-
-class _Found(NamedTuple):
-    """A candidate of a task, by the times of its m steps (ns).
-
-    `limits` (m + 1): launch of the first operation of each step, and a ns after the last launch of the last step.
-    `done` (m): latest end of the operations of each step.
-    """
-
-    kind: tuple[str, int]
-    rank: tuple[int, float, float, float]
     name: str
     similarity: float
-    limits: IntArray
-    done: IntArray
 
-    @property
-    def steps(self) -> int:
-        return self.done.size
 
-    def take(self, first: int, count: int) -> _Found:
-        """Return some of the steps."""
-        return self._replace(limits=self.limits[first : first + count + 1], done=self.done[first : first + count])
+_OF_LIBRARIES = frozenset((families.NCCL_DOMAIN, "CCCL", "TSL"))
+"""Domains whose ranges are calls of libraries: of NCCL, of CUB and Thrust (hf-base), of XLA (jax-1)."""
+
+_Loaded = dict[int, LaunchedWork]
+_Find = Callable[[Sequence[int], _Loaded], dict[int, list[Found]]]
+"""Returns candidates by task, given the indices of reports and the work of their tasks."""
 
 
 def find_repetitions(
     reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, fewest: int, engine: Engine
 ) -> Repetitions | None:
-    """Return the steps of the tasks of a job, `fewest` or more of them; None if it shows none.
+    """Return the steps that kernels and graphs show, `fewest` or more of them; None if they show none.
 
     Each piece of work has the operations of one task in memory, or of the tasks of one report.
     """
 
-    def find(group: Sequence[int]) -> dict[int, list[_Found]]:
-        tasks = load_work([(reports[index], tree.rows[index]) for index in group], tree, store)
+    def find(group: Sequence[int], tasks: _Loaded) -> dict[int, list[Found]]:
         return {
             task: [_place_in_time(candidate, work) for candidate in find_candidates(work, fewest)]
             for task, work in tasks.items()
         }
 
-    found: dict[int, list[_Found]] = {}
+    return _find_agreed(reports, tree, store, fewest, engine, find)
+
+
+def find_range_periods(
+    reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, fewest: int, engine: Engine
+) -> Repetitions | None:
+    """Return the steps that the order of NVTX ranges shows, `fewest` or more of them; None if it shows none.
+
+    Each piece of work has the ranges and operations of one task in memory, or of the tasks of one report.
+    """
+
+    def find(group: Sequence[int], tasks: _Loaded) -> dict[int, list[Found]]:
+        ranges = _load_ranges([(index, reports[index]) for index in group], tree, store)
+        return {task: ranges.find_candidates(task, work, fewest) for task, work in tasks.items()}
+
+    return _find_agreed(reports, tree, store, fewest, engine, find)
+
+
+def _find_agreed(
+    reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, fewest: int, engine: Engine, find: _Find
+) -> Repetitions | None:
+    """Return the steps that the tasks with kernels or graphs agree on; None if there are none."""
+
+    def find_in_group(group: Sequence[int]) -> dict[int, list[Found]]:
+        return find(group, load_work([(reports[index], tree.rows[index]) for index in group], tree, store))
+
+    found: dict[int, list[Found]] = {}
     captures = []
     groups = group_reports_by_task([report.places for report in reports], tree)
-    for group, part in zip(groups, engine.map(find, groups), strict=True):
+    for group, part in zip(groups, engine.map(find_in_group, groups), strict=True):
         found |= part
         if not all(part.values()):
             return None
@@ -107,95 +113,107 @@ def find_repetitions(
     return None if agreed is None else _tabulate(agreed, tree)
 
 
-def _place_in_time(candidate: Candidate, work: LaunchedWork) -> _Found:
+def _tabulate(agreed: Mapping[int, Found], tree: ObjectTree) -> Repetitions:
+    """Return the steps of all tasks. They are numbered from 1 unless all tasks number them alike."""
+    tasks, first = np.unique(tree.task_of_row[tree.host_rows], return_index=True)
+    threads = dict(zip(tasks.tolist(), tree.host_rows[first].tolist(), strict=True))
+    chosen = agreed[min(agreed)]
+    number = chosen.number
+    if any(not np.array_equal(each.number, number) for each in agreed.values()):
+        number = np.arange(1, chosen.steps + 1)
+    parts = []
+    for task, steps in agreed.items():
+        row = steps.row if steps.row >= 0 else threads.get(task, -1)
+        of_task = {"task": np.full(steps.steps, task), "row": np.full(steps.steps, row), "number": number}
+        parts.append({**of_task, "begin": steps.begin, "end": steps.end, "text": steps.text})
+    return Repetitions(join_tables(parts), chosen.name, min(each.similarity for each in agreed.values()))
+
+
+# ---- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def _place_in_time(candidate: Candidate, work: LaunchedWork) -> Found:
     """Return the steps of a candidate by their times."""
     limits = work.launched[np.minimum(candidate.limits, work.launched.size - 1)]
     limits[-1] = work.launched[candidate.limits[-1] - 1] + 1
-    done = np.maximum.reduceat(work.end[: candidate.limits[-1]], candidate.limits[:-1])
-    name = name_delimiter(work, candidate.limits)
-    return _Found(candidate.kind, candidate.rank, name, candidate.similarity, limits, done)
-
-
-def _tabulate(agreed: Mapping[int, _Found], tree: ObjectTree) -> Repetitions:
-    tasks, first = np.unique(tree.task_of_row[tree.host_rows], return_index=True)
-    threads = dict(zip(tasks.tolist(), tree.host_rows[first].tolist(), strict=True))
-    parts = []
-    for task, candidate in agreed.items():
-        of_task = {"task": np.full(candidate.steps, task), "row": np.full(candidate.steps, threads.get(task, -1))}
-        number = np.arange(1, candidate.steps + 1)
-        parts.append({**of_task, "number": number, "begin": candidate.limits[:-1], "end": candidate.limits[1:]})
-    return Repetitions(join_tables(parts), agreed[min(agreed)].name, min(each.similarity for each in agreed.values()))
-
-
-# ---- agreement -------------------------------------------------------------------------------------------------------
-
-
-def agree(found: Mapping[int, Sequence[_Found]], fewest: int, captured: tuple[int, int]) -> dict[int, _Found] | None:
-    """Return one candidate of each task, such that all have equally many steps that overlap; None if there are none.
-
-    `captured`: from when until when (ns) all tasks were captured.
-    """
-    for proposal in _propose(list(found.values()), captured):
-        if len({candidate.steps for candidate in proposal}) == 1 and proposal[0].steps >= fewest and _overlap(proposal):
-            return dict(zip(found, proposal, strict=True))
-    return None
-
-
-def _propose(found: Sequence[Sequence[_Found]], captured: tuple[int, int]) -> Iterator[list[_Found]]:
-    """Yield one candidate of each task, the best ones first."""
-    best = [candidate[0] for candidate in found]
-    fewer = _LEAST_OF_BEST * min(candidate.steps for candidate in best)
-    trimmed = _trim(best, captured)
-    is_same = len({candidate.kind for candidate in best}) == 1 < len({candidate.steps for candidate in best})
-    if trimmed and is_same:
-        yield trimmed
-    proposals = [*_propose_same(found), *_propose_equal(found)]
-    yield from (chosen for chosen in proposals if chosen[0].steps >= fewer)
-    if trimmed and not is_same:
-        yield trimmed
-    yield from (chosen for chosen in proposals if chosen[0].steps < fewer)
-
-
-def _propose_same(found: Sequence[Sequence[_Found]]) -> list[list[_Found]]:
-    """Return candidates of the same delimiter and number of steps on all tasks, those with most steps first."""
-    by_kind = [
-        {(candidate.kind, candidate.steps): candidate for candidate in reversed(candidates)} for candidates in found
-    ]
-    proposals = [[kinds[key] for kinds in by_kind] for key in by_kind[0] if all(key in kinds for kinds in by_kind[1:])]
-    # Of two phases of the same steps, the one whose worst task is better wins; if none is, the earlier one.
-    return sorted(
-        proposals,
-        key=lambda chosen: (
-            min(candidate.rank for candidate in chosen),
-            *(chosen[0].kind[0], chosen[0].steps, *(-sum(each.limits[n].item() for each in chosen) for n in (1, 0))),
-        ),
-        reverse=True,
+    return Found(
+        kind=candidate.kind,
+        rank=candidate.rank,
+        name=name_delimiter(work, candidate.limits),
+        similarity=candidate.similarity,
+        begin=limits[:-1],
+        end=limits[1:],
+        done=np.maximum.reduceat(work.end[: candidate.limits[-1]], candidate.limits[:-1]),
+        number=np.arange(1, candidate.steps + 1),
+        text=make_objects([""] * candidate.steps),
+        row=-1,
     )
 
 
-def _propose_equal(found: Sequence[Sequence[_Found]]) -> list[list[_Found]]:
-    """Return the best candidates with the same number of steps on all tasks, those with most steps first."""
-    by_count = [{candidate.steps: candidate for candidate in reversed(candidates)} for candidates in found]
-    same = set(by_count[0]).intersection(*by_count[1:])
-    return [[counts[count] for counts in by_count] for count in sorted(same, reverse=True)]
+# ---- ranges ----------------------------------------------------------------------------------------------------------
 
 
-def _trim(chosen: Sequence[_Found], captured: tuple[int, int]) -> list[_Found] | None:
-    """Return candidates without steps that only some tasks have; None if all tasks were captured in the time of more
-    than one of these at either end."""
-    begin, done = max((candidate.limits[0], candidate.done[0]) for candidate in chosen)
-    shared = [np.minimum(candidate.done, done) - np.maximum(candidate.limits[:-1], begin) for candidate in chosen]
-    first = [int(np.argmax(candidate)) for candidate in shared]
-    steps = min(candidate.steps - skipped for candidate, skipped in zip(chosen, first, strict=True))
-    for candidate, skipped in zip(chosen, first, strict=True):
-        before, after = candidate.limits[:skipped], candidate.done[skipped + steps :]
-        if np.count_nonzero(before >= captured[0]) > 1 or np.count_nonzero(after <= captured[1]) > 1:
-            return None
-    return [candidate.take(skipped, steps) for candidate, skipped in zip(chosen, first, strict=True)]
+class _Ranges(NamedTuple):
+    """n ranges of some tasks, in columns; `name` is an index of `names`, `number` is ABSENT without one."""
+
+    task: IntArray
+    row: IntArray
+    nests: IntArray
+    name: IntArray
+    number: IntArray
+    begin: IntArray
+    end: IntArray
+    names: list[str]
+
+    def find_candidates(self, task: int, work: LaunchedWork, fewest: int) -> list[Found]:
+        """Return the steps of a task by the ranges of each of its threads; the best first."""
+        families = Names()
+        family = families.number([name_family(name) for name in self.names], np.arange(len(self.names)))
+        mine = np.flatnonzero(self.task == task)
+        found = []
+        for row, nests in sorted(set(zip(self.row[mine].tolist(), self.nests[mine].tolist(), strict=True))):
+            own = mine[(self.row[mine] == row) & (self.nests[mine] == nests)]
+            own = own[np.lexsort((-self.end[own], self.begin[own]))]
+            sequence = RangeSequence(family[self.name[own]], self.begin[own], self.end[own], families.texts)
+            parts = find_parts(sequence, work, fewest, nests=bool(nests))
+            if parts is not None:
+                found.append(self._place(own[parts[0]], parts[1], families.texts, row, work))
+        kinds = Counter(each.kind for each in found)  # threads that do the same beside each other are no steps
+        return sorted((each for each in found if kinds[each.kind] == 1), key=lambda each: each.rank, reverse=True)
+
+    def _place(self, line: IntArray, parts: RangeParts, families: list[str], row: int, work: LaunchedWork) -> Found:
+        """Return parts by their times and names. `line`: index of each range of the sequence."""
+        head = line[parts.first]
+        begin, end = self.begin[head], self.end[line[parts.after - 1]]
+        text = make_objects([self.names[name] for name in self.name[head].tolist()])
+        core = head[~parts.is_extra]
+        of_step = [families[name] for name in parts.names]
+        if len(parts.names) > 1:
+            name = " + ".join(of_step) if len(of_step) <= _MOST_NAMES else f"{of_step[0]} + ... + {of_step[-1]}"
+            text[~parts.is_extra] = name
+        else:
+            texts = {self.names[index] for index in np.unique(self.name[core]).tolist()}
+            name = texts.pop() if len(texts) == 1 else of_step[0]
+        number = self.number[head]
+        if len(parts.names) > 1 or parts.is_extra.any() or np.any(np.diff(number) <= 0) or ABSENT in number:
+            number = np.arange(1, head.size + 1)
+        known = np.searchsorted(work.launched, np.append(begin[1:], np.iinfo(np.int64).max))
+        done = np.maximum.accumulate(np.append(end[0], work.end))[known]
+        kind = "ranges", find_checksum("\n".join(of_step))
+        return Found(kind, parts.rank, name, parts.similarity, begin, end, np.maximum(done, end), number, text, row)
 
 
-def _overlap(chosen: Sequence[_Found]) -> bool:
-    """Return whether the steps of equal number overlap, from the first launch to the end of the last operation."""
-    begin = np.max([candidate.limits[:-1] for candidate in chosen], axis=0)
-    end = np.min([np.maximum(candidate.done, candidate.limits[1:]) for candidate in chosen], axis=0)
-    return bool((begin < end).all())
+def _load_ranges(reports: Sequence[tuple[int, ReportRecords]], tree: ObjectTree, store: Store) -> _Ranges:
+    """Return the ranges of the program in some reports, which come with their indices."""
+    names, parts = Names(), [[np.zeros(0, np.int64) for _ in range(7)]]
+    for index, report in reports:
+        ranges = load_nvtx_ranges(report, store, lambda domain: domain not in _OF_LIBRARIES, with_start_end=True)
+        row = tree.rows[index][ranges.place].astype(np.int64)
+        shown = np.flatnonzero(row >= 0)
+        name = names.number([text for _, text in ranges.keys], ranges.key[shown])
+        task, nests = tree.task_of_row[row[shown]], ranges.is_push_pop[shown].astype(np.int64)
+        parts.append([task, row[shown], nests, name, ranges.number[shown], ranges.begin[shown], ranges.end[shown]])
+    task, row, nests, name, number, begin, end = (
+        np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True)
+    )
+    return _Ranges(task, row, nests, name, number, begin, end, names.texts)

@@ -132,7 +132,7 @@ def test_optimizers_end_steps(name: str, shared_reports: Path, unpacked: Unpacke
     begins = launched["launched"].iloc[[0, *(at + 1 for at in last[:-1])]].tolist()
     ends = [*begins[1:], launched["launched"].iloc[-1] + 1]
     found, base = find_steps([path], tmp_path)
-    assert found is not None and found.delimiter == "multi_tensor_apply_kernel"
+    assert found is not None and found.name == "multi_tensor_apply_kernel"
     assert [*zip(found.table["begin"] + base, found.table["end"] + base, strict=True)] == [
         *zip(begins, ends, strict=True)
     ]
@@ -144,7 +144,7 @@ def test_graphs_after_a_start_up(shared_reports: Path, unpacked: Unpacked, tmp_p
     launched = list_launched(Report(path))
     graphs = launched["launched"][launched["name"].str.startswith("graph")].tolist()
     found, base = find_steps([path], tmp_path)
-    assert found is not None and found.delimiter == "CUDA graph" and len(graphs) == 30
+    assert found is not None and found.name == "CUDA graph" and len(graphs) == 30
     assert (found.table["begin"] + base).tolist() == graphs
     assert (found.table["end"] + base).tolist() == [*graphs[1:], graphs[-1] + 1]
 

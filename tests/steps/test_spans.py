@@ -200,7 +200,7 @@ def test_the_time_between_captures_is_of_no_step(tmp_path: Path) -> None:
 
 
 def test_ranks_without_steps_are_saved_and_loaded(tmp_path: Path) -> None:
-    """Rank 1 has a range that repeats, and no steps."""
+    """Rank 1 has ranges that repeat, and launches outside of them: no steps."""
     paths = []
     for rank in range(2):
         capture = Capture(rank, 2)
@@ -208,7 +208,8 @@ def test_ranks_without_steps_are_saved_and_loaded(tmp_path: Path) -> None:
             begin = 30_000 * number + 1_000
             capture.range(f"step {number}" if rank == 0 else "iteration", begin, begin + 20_000)
             capture.range("forward", begin + 1_000, begin + 9_000)
-            capture.kernel(capture.call("cudaLaunchKernel", begin + 2_000, begin + 2_010), begin + 3_000, begin + 8_000)
+            launch = begin + (2_000 if rank == 0 else 22_000)
+            capture.kernel(capture.call("cudaLaunchKernel", launch, launch + 10), launch + 1_000, launch + 6_000)
         paths.append(capture.write(tmp_path / f"rank{rank}.sqlite"))
     found = nsys2prv_ng.summarize(paths, align="utc")
     found.save(tmp_path / "saved.json")

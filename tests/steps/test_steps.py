@@ -277,7 +277,7 @@ def test_numbers_of_operations(find: Find, numbers: Sequence[int]) -> None:
 
 @pytest.mark.slow
 def test_ranges_of_start_and_end(find: Find) -> None:
-    """They need not nest: only push/pop ranges are steps."""
+    """They need not nest: their numbers do not make steps, if GPU work does not follow their order."""
     capture = Capture()
     for number in range(4):
         capture.range(f"step {number}", 1_000 * number, 1_000 * number + 500, kind=60)
