@@ -7,8 +7,8 @@ after, each occurrence of one of these names. A typical part has each name as of
   of its own: a validation after every fourth step. Anything shorter belongs to the part: a checkpoint, a printed loss.
 - Parts are sound if they are similar (as in steps/repeated_steps.py, by number or by time), if each launches as many
   kernels of the optimizer, and if they launch most of the GPU work.
-- Of the sound ones at the same depth, the most similar win; of equally similar ones, those with most parts, then those
-  that end with the optimizer, then the earliest.
+- Of the sound ones at the same depth, those with the optimizer win, else the most similar; of these, those that
+  end with the optimizer, then those with most parts, then those that begin before a name, then the earliest.
 - Parts of the same names on several threads are work beside each other, and no steps.
 - Ranges that a thread opens once or twice are no part of a sequence: those within them count instead. So do those
   within ranges that are called epochs, and where the outermost ranges show no steps.
@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.steps.work import LaunchedWork, PartCounts, count_names
@@ -44,6 +45,7 @@ _DEEPEST = 4
 """Levels of ranges in which steps are looked for: a run, an epoch, a phase, and the steps within it."""
 _MOST_NAMES = 64
 """Maximum number of names at one level: more are operations of a framework rather than phases of a program."""
+_NEVER = np.iinfo(np.int64).max
 _NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 _EPOCH = re.compile(r"epoch", re.IGNORECASE)
 _OPTIMIZER = re.compile(r"optim", re.IGNORECASE)
@@ -65,7 +67,8 @@ class RangeSequence(NamedTuple):
 class RangeParts(NamedTuple):
     """m parts of a sequence, in columns: first range, the one after the last (indices), and whether it is an extra.
 
-    `names`: the families of a typical part, in their order. `rank`: the better, the larger.
+    `names`: the families of a typical part, in their order. `has_optimizer`: whether parts launch it. `rank`: the
+    better, the larger.
     """
 
     first: IntArray
@@ -73,7 +76,8 @@ class RangeParts(NamedTuple):
     is_extra: BoolArray
     names: tuple[int, ...]
     similarity: float
-    rank: tuple[int, bool, int]
+    has_optimizer: bool
+    rank: tuple[bool, int, bool, int]
 
 
 def name_family(name: str) -> str:
@@ -170,8 +174,9 @@ class _Sequence:
         if not self.optimizers[-1]:
             is_named = np.array([bool(_OPTIMIZER.search(text)) for text in self.families])[self.name]
             return np.add.reduceat(is_named[: after[-1]].astype(np.int64), first), is_named[after - 1].astype(np.int64)
-        most = np.iinfo(np.int64).max
-        limits = np.append(-most, self.end[after - 1] + 1) if ends else np.append(self.begin[first], most)
+        limits = pick(self.end, np.append(first[:1], after) - 1, -1) + 1 if ends else self.begin[first]
+        if not ends:
+            limits = np.append(limits, pick(self.begin, np.where(after < self.name.size, after, -1)[-1:], _NEVER))
         last = np.searchsorted(self.launched, [self.begin[after - 1], self.end[after - 1] + 1])
         whole = self.optimizers[np.searchsorted(self.launched, limits)]
         return np.diff(whole), self.optimizers[last[1]] - self.optimizers[last[0]]
@@ -182,12 +187,10 @@ def _choose_parts(sequence: _Sequence, fewest: int) -> RangeParts | None:
     if sequence.used.size > _MOST_NAMES or np.any(sequence.begin[1:] < sequence.end[:-1]):
         return None
     sound = list(_list_parts(sequence, fewest))
-    best = max((parts.similarity for parts in sound), default=0.0)
-    return max(
-        (parts for parts in sound if parts.similarity >= best - _LEAST_BETTER),
-        key=lambda parts: parts.rank,
-        default=None,
-    )
+    # The optimizer shows that steps are whole; without it, similarity does.
+    best = max((parts.similarity for parts in sound if not parts.has_optimizer), default=0.0)
+    good = (parts for parts in sound if parts.has_optimizer or parts.similarity >= best - _LEAST_BETTER)
+    return max(good, key=lambda parts: parts.rank, default=None)
 
 
 def _list_parts(sequence: _Sequence, fewest: int) -> Iterator[RangeParts]:
@@ -209,8 +212,8 @@ def _examine(sequence: _Sequence, first: IntArray, after: IntArray, fewest: int,
     typical = sequence.count(first, after).find_typical(sequence.used.size)
     first, after, is_extra = _split_extras(sequence, first, after, typical, ends=ends)
     counts = sequence.count(first, after)
-    shared, either = counts.compare(typical, sequence.weights[0])
-    is_cut = ~is_extra & (shared < _LEAST_OF_ONE * either)
+    compared = [counts.compare(typical, weight) for weight in sequence.weights]
+    is_cut = ~is_extra & np.all([shared < _LEAST_OF_ONE * either for shared, either in compared], axis=0)
     low, high = (1 if is_cut[:1].any() else 0), first.size - (1 if is_cut[-1:].any() else 0)
     first, after, is_extra = first[low:high], after[low:high], is_extra[low:high]
     core = np.flatnonzero(~is_extra)
@@ -233,8 +236,8 @@ def _examine(sequence: _Sequence, first: IntArray, after: IntArray, fewest: int,
     in_order = sequence.name[first[core[0]] : after[core[0]]]
     names = [int(sequence.used[name]) for name in dict.fromkeys(in_order.tolist()) if typical[name]]
     ends_with_optimizer = 2 * np.count_nonzero(last[core]) > core.size
-    rank = core.size, ends_with_optimizer, -int(first[0])
-    return RangeParts(first, after, is_extra, tuple(names), max(shares), rank)
+    rank = ends_with_optimizer, core.size, not ends, -int(first[0])
+    return RangeParts(first, after, is_extra, tuple(names), max(shares), bool(middle), rank)
 
 
 def _split_extras(
