@@ -38,6 +38,7 @@ class Found(NamedTuple):
     - `begin`, `end`: when each begins and ends on the host. `done`: latest end of what it launched.
     - `number`: what the program calls each of them; else from 1. `text`: the range of each, or what it is instead.
     - `row`: row of the thread that marks them; -1 if none does.
+    - `repeats`: how many shorter periods each contains.
     """
 
     kind: tuple[str, int]
@@ -50,6 +51,7 @@ class Found(NamedTuple):
     number: IntArray
     text: npt.NDArray[np.object_]
     row: int
+    repeats: int = 1
 
     @property
     def steps(self) -> int:

@@ -8,8 +8,8 @@ In this order:
 - ranges without numbers, by their order (steps/range_periods.py);
 - what each task repeats (steps/repetition.py).
 
-Numbered ranges must *tile* the time: cover most of it from the first to the last on their thread, with no others beside
-them that are as many. Where they do not, ranges that follow each other are the steps if they cover clearly more.
+Numbered ranges must *tile* the time: cover most of it from the first to the last on their thread, with no other
+numbered ranges beside them. Where they do not, ranges that follow each other are the steps if they cover clearly more.
 """
 
 from __future__ import annotations

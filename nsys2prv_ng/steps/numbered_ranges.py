@@ -127,7 +127,7 @@ def _mark_consecutive(table: Table, name: IntArray) -> BoolArray:
 class Marked(NamedTuple):
     """Numbered ranges that may be steps: their name, and as many as `candidates` of NumberedRanges has.
 
-    `rivals`: whether there are as many ranges of another name that lie outside of these.
+    `rivals`: whether there are ranges of another name, FEWEST or more, that lie outside of these.
     """
 
     name: str
@@ -151,7 +151,7 @@ def choose_numbered(kind: Sequence[NumberedRanges], length: int, *, is_cut: bool
             best, longest = (str(table["name"][0]), table), covered
     if best is None:
         return None
-    others = [other for other in every if other["task"].size >= best[1]["task"].size]
+    others = [other for other in every if other["task"].size >= FEWEST]
     return Marked(*best, any(2 * _count_inside(other, best[1]) < other["task"].size for other in others))
 
 

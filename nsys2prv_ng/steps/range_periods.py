@@ -4,7 +4,8 @@ The outermost ranges of a thread are a sequence of names, in which numbers do no
 after, each occurrence of one of these names. A typical part has each name as often as the parts have it at the median.
 
 - What follows (or precedes) the typical ranges of a part, and takes half as long as a typical part or longer, is a part
-  of its own: a validation after every fourth step. Anything shorter belongs to the part: a checkpoint, a printed loss.
+  of its own: a validation after every fourth step. So is GPU work that the program counts: `eval 3`. Anything else
+  belongs to the part: a checkpoint, a printed loss.
 - Parts are sound if they are similar (as in steps/repeated_steps.py, by number or by time), if each launches as many
   kernels of the optimizer, and if they launch most of the GPU work.
 - Of the sound ones at the same depth, those with the optimizer win, else the most similar; of these, those that
@@ -52,16 +53,21 @@ _OPTIMIZER = re.compile(r"optim", re.IGNORECASE)
 
 
 class RangeSequence(NamedTuple):
-    """n ranges of a thread in order of their starts: index of each family (names without numbers), begin, end (ns)."""
+    """n ranges of a thread in order of their starts: index of each family (names without numbers), begin, end (ns).
+
+    `is_counted`: whether the name of each ends with a number.
+    """
 
     family: IntArray
     begin: IntArray
     end: IntArray
+    is_counted: BoolArray
     families: Sequence[str]
 
     def take(self, which: IntArray | BoolArray) -> RangeSequence:
         """Return some of the ranges."""
-        return RangeSequence(self.family[which], self.begin[which], self.end[which], self.families)
+        columns = {name: getattr(self, name)[which] for name in ("family", "begin", "end", "is_counted")}
+        return self._replace(**columns)
 
 
 class RangeParts(NamedTuple):
@@ -127,7 +133,7 @@ class _Sequence:
     def __init__(self, ranges: RangeSequence, work: LaunchedWork) -> None:
         self.used, self.name = np.unique(ranges.family, return_inverse=True)
         self.families = [ranges.families[number] for number in self.used.tolist()]
-        self.begin, self.end = ranges.begin, ranges.end
+        self.begin, self.end, self.is_counted = ranges.begin, ranges.end, ranges.is_counted
         self.launched = work.launched
         self.until = np.append(0, np.cumsum(work.end - work.begin))
         """GPU time (ns) of the operations launched before each operation."""
@@ -258,7 +264,8 @@ def _split_extras(
         return first, after, np.zeros(first.size, np.bool_)
     usual = np.median(sequence.measure(*core), axis=1, keepdims=True)
     length = sequence.measure(extra[0][has_extra], extra[1][has_extra])
-    split = has_extra[(length >= _LEAST_EXTRA * np.maximum(usual, 1)).any(axis=0)]
+    is_long = (length >= _LEAST_EXTRA * np.maximum(usual, 1)).any(axis=0)
+    split = has_extra[is_long | (sequence.is_counted[extra[0][has_extra]] & (length[1] > 0))]
     limits = np.unique(np.concatenate([first, after, middle[split]]))
     is_extra = np.isin(limits[:-1], extra[0][split])
     return limits[:-1], limits[1:], is_extra

@@ -75,6 +75,8 @@ _BITS_OF_FORESEEN = 10_000
 """Above this many bits, predictability suffices; short sequences can be predictable by chance."""
 _NEAR = 0.8
 """Delimiters with this share of the most steps are other phases of the same steps."""
+_FEWEST_ROUNDS = 5
+"""Minimum number of longer periods that are preferred to shorter ones, as the time steps of `heat` in the test bed."""
 _MOST_CANDIDATES = 24
 """Maximum number of candidates of a task to compare with those of other tasks: bounds the time, not what is sound."""
 
@@ -89,6 +91,7 @@ class Candidate(NamedTuple):
     - `whole`: number of steps without those that are not half as the typical one: these are parts of a step, or have
       others.
     - `is_layer`: whether these are layers of a model rather than steps.
+    - `repeats`: how many shorter periods a step contains.
     """
 
     kind: tuple[str, int]
@@ -101,6 +104,7 @@ class Candidate(NamedTuple):
     pause: float
     whole: int
     is_layer: bool
+    repeats: int = 1
 
     @property
     def steps(self) -> int:
@@ -127,6 +131,8 @@ def find_candidates(work: LaunchedWork, fewest: int) -> list[Candidate]:
     found += task.find_sound(list_similar_words(words, work.name.size, max(low, fewest - 1), most + 1), fewest)
     steps = [each for each in _drop_start_up(found) if not each.is_layer and each.whole <= most]
     ranked = sorted(steps, key=lambda each: (*each.rank, each.kind[0], -int(each.limits.sum())), reverse=True)
+    ranked = [_join_rounds(candidate, work) for candidate in ranked]
+    ranked = [candidate for candidate in ranked if candidate.repeats == ranked[0].repeats]
     distinct = {(candidate.kind, candidate.steps): candidate for candidate in reversed(ranked)}
     return list(distinct.values())[::-1][:_MOST_CANDIDATES]
 
@@ -135,6 +141,29 @@ def _drop_start_up(sound: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidates that no others follow; training, which optimizers show, is no start-up."""
     last = max(int(candidate.limits[0]) for candidate in sound)
     return [candidate for candidate in sound if candidate.has_optimizer or candidate.limits[-2] >= last]
+
+
+def _join_rounds(candidate: Candidate, work: LaunchedWork) -> Candidate:
+    """Return the rounds of several steps each after which the program copies, if it copies nowhere else.
+
+    A solver copies its field after each time step of several sweeps. Training, which the optimizer shows, and replayed
+    graphs copy whenever they log.
+    """
+    limits = candidate.limits
+    if candidate.has_optimizer or work.is_graph[work.name[limits[0] : limits[-1]]].any():
+        return candidate
+    until = np.append(work.launched[limits[:-1]], np.iinfo(np.int64).max)
+    copies = np.diff(np.searchsorted(work.copied, until)) > 0
+    last = np.flatnonzero(copies & ~np.append(copies[1:], False))
+    if last.size < _FEWEST_ROUNDS:
+        return candidate
+    repeats = int(np.diff(last)[0])
+    if repeats < 2 or np.any(np.diff(last) != repeats):
+        return candidate
+    first = int(last[0]) + 1 - repeats
+    starts = np.append(first, last + 1) if first >= 0 else last + 1
+    rounds = starts.size - 1
+    return candidate._replace(limits=limits[starts], whole=rounds, repeats=repeats)
 
 
 def _choose_count(sound: Sequence[Candidate]) -> int:

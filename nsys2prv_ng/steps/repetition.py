@@ -41,12 +41,13 @@ class Repetitions(NamedTuple):
     `table`, by task and step: task, row of the thread that marks it (or the task's first one; -1 without one), number,
     begin and end on the host (ns), text (of its range, or what it is instead). `name`: of the ranges; or what delimits
     the steps of the first task: `CUDA graph`, or a kernel. `similarity`: how similar the steps of a task are, from 0 to
-    1: of the task where they are least similar.
+    1: of the task where they are least similar. `repeats`: how many shorter periods a step contains.
     """
 
     table: Table
     name: str
     similarity: float
+    repeats: int
 
 
 _OF_LIBRARIES = frozenset((families.NCCL_DOMAIN, "CCCL", "TSL"))
@@ -126,7 +127,8 @@ def _tabulate(agreed: Mapping[int, Found], tree: ObjectTree) -> Repetitions:
         row = steps.row if steps.row >= 0 else threads.get(task, -1)
         of_task = {"task": np.full(steps.steps, task), "row": np.full(steps.steps, row), "number": number}
         parts.append({**of_task, "begin": steps.begin, "end": steps.end, "text": steps.text})
-    return Repetitions(join_tables(parts), chosen.name, min(each.similarity for each in agreed.values()))
+    similarity = min(each.similarity for each in agreed.values())
+    return Repetitions(join_tables(parts), chosen.name, similarity, chosen.repeats)
 
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------
@@ -147,6 +149,7 @@ def _place_in_time(candidate: Candidate, work: LaunchedWork) -> Found:
         number=np.arange(1, candidate.steps + 1),
         text=make_objects([""] * candidate.steps),
         row=-1,
+        repeats=candidate.repeats,
     )
 
 
@@ -174,7 +177,9 @@ class _Ranges(NamedTuple):
         for row, nests in sorted(set(zip(self.row[mine].tolist(), self.nests[mine].tolist(), strict=True))):
             own = mine[(self.row[mine] == row) & (self.nests[mine] == nests)]
             own = own[np.lexsort((-self.end[own], self.begin[own]))]
-            sequence = RangeSequence(family[self.name[own]], self.begin[own], self.end[own], families.texts)
+            sequence = RangeSequence(
+                family[self.name[own]], self.begin[own], self.end[own], self.number[own] != ABSENT, families.texts
+            )
             parts = find_parts(sequence, work, fewest, nests=bool(nests))
             if parts is not None:
                 found.append(self._place(own[parts[0]], parts[1], families.texts, row, work))

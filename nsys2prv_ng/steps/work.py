@@ -39,6 +39,7 @@ class LaunchedWork(NamedTuple):
     - `is_graph`: whether each name (k) is a CUDA graph, traced as a whole.
     - `is_optimizer`: whether each name (k) looks like a kernel of an optimizer, which a training step has once.
     - `is_attention`: whether each name (k) looks like a kernel of attention, which a layer of a transformer has once.
+    - `copied`: begins of the calls that launched copies and sets, ascending.
     """
 
     name: IntArray
@@ -50,12 +51,20 @@ class LaunchedWork(NamedTuple):
     is_graph: BoolArray
     is_optimizer: BoolArray
     is_attention: BoolArray
+    copied: IntArray
 
 
 def make_work(
-    texts: Sequence[str], name: IntArray, graph: BoolArray, launched: IntArray, begin: IntArray, end: IntArray
+    texts: Sequence[str],
+    name: IntArray,
+    graph: BoolArray,
+    launched: IntArray,
+    begin: IntArray,
+    end: IntArray,
+    copied: IntArray | None = None,
 ) -> LaunchedWork:
-    """Sort the operations of a task by launch. `name`: index of each operation's text; `graph`: graphs as a whole.
+    """Sort the operations of a task by launch. `name`: index of each operation's text; `graph`: graphs as a whole;
+    `copied`: launches of its copies.
 
     Names are numbered by their first operations, so that what the texts are does not matter.
     """
@@ -67,9 +76,18 @@ def make_work(
     checksum = [find_checksum(text) for text in chosen]
     is_graph = np.zeros(used.size, np.bool_)
     is_graph[index[graph[order]]] = True
-    marks = [np.array([bool(hint.search(text)) for text in chosen], np.bool_) for hint in (_OPTIMIZER, _ATTENTION)]
-    sums = np.array(checksum, np.int64)
-    return LaunchedWork(index, launched[order], begin[order], end[order], chosen, sums, is_graph, *marks)
+    return LaunchedWork(
+        name=index,
+        launched=launched[order],
+        begin=begin[order],
+        end=end[order],
+        texts=chosen,
+        checksum=np.array(checksum, np.int64),
+        is_graph=is_graph,
+        is_optimizer=np.array([bool(_OPTIMIZER.search(text)) for text in chosen], np.bool_),
+        is_attention=np.array([bool(_ATTENTION.search(text)) for text in chosen], np.bool_),
+        copied=np.sort(np.zeros(0, np.int64) if copied is None else copied),
+    )
 
 
 def load_work(
@@ -78,23 +96,29 @@ def load_work(
     """Return the work of each task with kernels or graphs in some reports, each of which has its rows."""
     names = Names()
     parts = [[np.zeros(0, np.int64) for _ in range(7)]]
+    copied = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for report, rows in reports:
         operations = load_device_operations(report, store)
         task_of_place = np.where(rows >= 0, tree.task_of_row[rows], -1)
         launched = _find_launched(operations, load_launches(report, store), task_of_place)
-        chosen = np.flatnonzero(operations.kind & MEMORY == 0)
+        is_copy = operations.kind & MEMORY > 0
+        copies = np.flatnonzero(is_copy & (launched != _UNKNOWN))
+        copied.append((task_of_place[operations.place[copies]], launched[copies]))
+        chosen = np.flatnonzero(~is_copy)
         row = rows[operations.place[chosen]]
         task = task_of_place[operations.place[chosen]]
         name = names.number(operations.names, operations.name[chosen])
         graph = (operations.kind[chosen] == WHOLE_GRAPH).astype(np.int64)
         parts.append([task, row, name, graph, launched[chosen], operations.begin[chosen], operations.end[chosen]])
     task, row, name, graph, launched, begin, end = (np.concatenate(column) for column in zip(*parts, strict=True))
+    task_of_copy, copies_sent = (np.concatenate(column) for column in zip(*copied, strict=True))
     texts, found = names.texts, {}
     for number in np.unique(task).tolist():
         mine = np.flatnonzero(task == number)
         mine = mine[np.argsort(row[mine], kind="stable")]
         sent = _choose_order(launched[mine], begin[mine])
-        found[number] = make_work(texts, name[mine], graph[mine] > 0, sent, begin[mine], end[mine])
+        copies_of_task = copies_sent[task_of_copy == number]
+        found[number] = make_work(texts, name[mine], graph[mine] > 0, sent, begin[mine], end[mine], copies_of_task)
     return found
 
 

@@ -77,7 +77,7 @@ def find_begins(ranges: Sequence[Range], work: LaunchedWork) -> list[int]:
     families = sorted({name_family(name) for name, *_ in ordered})
     family = np.array([families.index(name_family(name)) for name, *_ in ordered])
     begin, end = (np.array([each[column] for each in ordered]) for column in (1, 2))
-    found = find_parts(RangeSequence(family, begin, end, families), work, 3, nests=True)
+    found = find_parts(RangeSequence(family, begin, end, family < 0, families), work, 3, nests=True)
     return [] if found is None else begin[found[0][found[1].first]].tolist()
 
 
