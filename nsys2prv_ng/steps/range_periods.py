@@ -48,6 +48,8 @@ _MOST_NAMES = 64
 """Maximum number of names at one level: more are operations of a framework rather than phases of a program."""
 _NEVER = np.iinfo(np.int64).max
 _NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+)*")
+_OPERATOR = re.compile(r"::|Backward[0-9]*$")
+"""Operators are no phases: in mfu_2gpu_before, those of layers repeat within a part of a step."""
 _EPOCH = re.compile(r"epoch", re.IGNORECASE)
 _OPTIMIZER = re.compile(r"optim", re.IGNORECASE)
 
@@ -84,6 +86,11 @@ class RangeParts(NamedTuple):
     similarity: float
     has_optimizer: bool
     rank: tuple[bool, int, bool, int]
+
+
+def is_operator(name: str) -> bool:
+    """Return whether a range is an operator of a framework, as PyTorch marks each, rather than a phase of a program."""
+    return _OPERATOR.search(name) is not None
 
 
 def name_family(name: str) -> str:

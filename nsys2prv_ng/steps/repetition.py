@@ -27,7 +27,7 @@ from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.steps.agreement import Found, agree
-from nsys2prv_ng.steps.range_periods import RangeParts, RangeSequence, find_parts, name_family
+from nsys2prv_ng.steps.range_periods import RangeParts, RangeSequence, find_parts, is_operator, name_family
 from nsys2prv_ng.steps.repeated_steps import Candidate, find_candidates, name_delimiter
 from nsys2prv_ng.steps.work import LaunchedWork, load_work
 
@@ -214,7 +214,8 @@ def _load_ranges(reports: Sequence[tuple[int, ReportRecords]], tree: ObjectTree,
     for index, report in reports:
         ranges = load_nvtx_ranges(report, store, lambda domain: domain not in _OF_LIBRARIES, with_start_end=True)
         row = tree.rows[index][ranges.place].astype(np.int64)
-        shown = np.flatnonzero(row >= 0)
+        is_phase = np.array([not is_operator(text) for _, text in ranges.keys], np.bool_)
+        shown = np.flatnonzero((row >= 0) & is_phase[ranges.key])
         name = names.number([text for _, text in ranges.keys], ranges.key[shown])
         task, nests = tree.task_of_row[row[shown]], ranges.is_push_pop[shown].astype(np.int64)
         parts.append([task, row[shown], nests, name, ranges.number[shown], ranges.begin[shown], ranges.end[shown]])
