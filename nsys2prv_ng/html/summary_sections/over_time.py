@@ -17,7 +17,7 @@ from nsys2prv_ng.summary.memory import table as memory_table
 from nsys2prv_ng.summary.memory.numbers import GpuMemory, MemoryNumbers
 from nsys2prv_ng.summary.memory.table import describe_leak, name_users
 from nsys2prv_ng.summary.pictures.numbers import HeatMap, Pace, Pictures, TypicalStep
-from nsys2prv_ng.summary.steps.table import list_slow_tables
+from nsys2prv_ng.summary.steps.table import list_kind_tables, list_slow_tables
 from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_window, join_first
 from nsys2prv_ng.text.grid import Bytes, Cell, Grid, Name, Ns, Share, make_columns
@@ -66,7 +66,8 @@ def make_pace_section(summary: JobSummary, pictures: Pictures) -> Section | None
         lead += f" Of {pace.every:,} consecutive steps, only the slowest is drawn."
     window = format_window(int(pace.begin_ns[pace.warmup]), int(pace.end_ns[-1]))
     presets = ["analysis/slow_steps", "model/gpu_efficiency_by_step"]
-    return Section("pace", "Pace of the steps", lead, [_draw_pace(pace)], presets, window)
+    tables = [show_grid(grid) for grid in list_kind_tables(summary.steps) if grid.rows]
+    return Section("pace", "Pace of the steps", lead, [_draw_pace(pace), *tables], presets, window)
 
 
 def make_step_section(summary: JobSummary, pictures: Pictures) -> Section | None:
