@@ -98,9 +98,15 @@ others part by part.
 )
 
 _kind = _show_step("Kind of step of each rank", NAMES, types.STEP_KIND)
+_data = {
+    "Compute time": _count_gpus("Useful GPUs of each rank", IN_COMPUTE, palette.COMPUTE),
+    "Exposed wait": replace(_waiting),
+    "Idle gaps": _count_gpus("Idle GPUs of each rank", IN_IDLE, palette.IDLE),
+}
+_durations_beside = _measure_steps("Duration of each step [ms]", types.STEP)
 SLOW.add(
     "steps_by_kind",
-    "Kinds of steps (training and validation, prefill and decode): duration of each step, and what each kind takes (ms)",
+    "Kinds of steps (training and validation, prefill and decode): duration of each step, and time of each kind (ms)",
     """
 Only traces whose steps are of several kinds show anything here: by the names of their ranges, the markers of a serving
 engine, or the work that was launched in them. Timelines, one row per rank: the kind of each step, and the duration of
@@ -110,11 +116,10 @@ analysis/slow_steps or analysis/iteration_time by kind, zoom to steps of one kin
 parts of the mean step of each kind.
 """,
     _kind,
-    _measure_steps("Duration of each step [ms]", types.STEP),
-    _by_step("Compute time in steps of each kind [ms]", _kind, _count_gpus("Useful GPUs", IN_COMPUTE, palette.COMPUTE)),
-    _by_step("Exposed wait in steps of each kind [ms]", _kind, replace(_waiting)),
-    _by_step("Idle gaps in steps of each kind [ms]", _kind, _count_gpus("Idle GPUs", IN_IDLE, palette.IDLE)),
+    _durations_beside,
+    *(_by_step(f"{name} in steps of each kind [ms]", _kind, data) for name, data in _data.items()),
     Histogram("Time in steps of each kind [ms]", _kind, "Time", maximum=None),
+    hidden_first=(_durations_beside, *_data.values()),
     menu="Why are some steps slow?",
 )
 

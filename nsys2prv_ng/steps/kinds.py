@@ -153,9 +153,9 @@ def name_kinds(
     batches = [read_batch(each) for each in distinct]
     labels = [cut_numbers(each) if batch is None else batch.kind for each, batch in zip(distinct, batches, strict=True)]
     known = sorted(set(labels))
-    no_batches = np.zeros((steps, 0), np.int64)
-    if len(known) > min(_MOST_LABELS, max(steps // 2, 1)):
-        return [""], np.zeros(steps, np.int64), no_batches
+    nothing = [""], np.zeros(steps, np.int64), np.zeros((steps, 0), np.int64)
+    if len(known) > _MOST_LABELS:
+        return nothing
     marks = np.zeros(steps, np.int64)
     np.bitwise_or.at(marks, step, 1 << np.array([known.index(each) for each in labels], np.int64)[text])
     sets, which = np.unique(marks, return_inverse=True)
@@ -163,7 +163,7 @@ def name_kinds(
     names = sorted(set(joined))
     kind = np.array([names.index(each) for each in joined], np.int64)[which]
     if all(batch is None for batch in batches):
-        return [""] if len(names) == 1 else names, kind, no_batches
+        return (names, kind, nothing[2]) if 1 < len(names) <= steps // 2 else nothing
     numbers = np.array([[0] * 4 if batch is None else batch[1:] for batch in batches], np.int64)[text]
     _, first, index = np.unique(step, return_index=True, return_inverse=True)
     if (text == text[first][index]).all():
