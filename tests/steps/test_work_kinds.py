@@ -85,7 +85,7 @@ def test_other_kernels_that_take_as_long_make_no_kind() -> None:
 
 
 def test_a_single_other_step_has_the_closest_kind() -> None:
-    works = [TRAIN] * 6 + [Work(forward=900)] + [EVAL] * 3 + [TRAIN] * 3
+    works = [TRAIN] * 6 + [Work(forward=300, backward=600, optimizer=21)] + [EVAL] * 3 + [TRAIN] * 3
     kind, _ = divide(works, [90] * 6 + [400] + [30] * 3 + [90] * 3)
     assert kind == [0] * 7 + [1] * 3 + [0] * 3
 

@@ -19,7 +19,7 @@ from tests.translated import Translated, translated_set
 
 pytestmark = pytest.mark.slow
 
-STEP, HOST_STEP = 63000430, 63000431
+STEP, HOST_STEP, STEP_KIND = 63000430, 63000431, 63000432
 DDP = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
 MPI_4 = sorted(SAMPLES.glob("mpi-4.*.sqlite"))
 
@@ -124,3 +124,15 @@ def test_a_task_without_a_thread_row(tmp_path: Path) -> None:
             # The first step starts with the first launch of any rank; later ones when rank 1 has ended the one before.
             assert own["begin"].tolist()[1:] == own["end"].tolist()[:-1]
             assert set(np.diff(own["end"])) == {8_000} and len(own) == 7
+
+
+def test_kinds_beside_steps(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
+    """Each step has its kind, at the same time on the same rows: the steps with an update of reinforcement learning."""
+    trace = tmp_path / "trace.prv"
+    translate([unpacked(shared_reports / "programs/ppo-fast.rank0.sqlite")], trace)
+    read = read_trace(trace)
+    steps, kinds = (pair_intervals(read, kind).sort_values(["row", "begin"]) for kind in (STEP, STEP_KIND))
+    assert steps[["row", "begin", "end"]].values.tolist() == kinds[["row", "begin", "end"]].values.tolist()
+    assert read.values[STEP_KIND] == {0: "End", 1: "ordinary", 2: "with 537 more kernels"}
+    numbers = [int(read.values[STEP][value].split()[-1]) for value in steps["value"][kinds["value"].values == 2]]
+    assert sorted(set(numbers)) == [8, 16, 24, 32] and len(set(steps["row"])) * 4 == len(numbers)
