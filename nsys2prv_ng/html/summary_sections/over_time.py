@@ -87,6 +87,9 @@ def make_step_section(summary: JobSummary, pictures: Pictures) -> Section | None
         why = "short and long steps alternate" if has_turns else "step times differ too much"
         names = " and ".join(f"{quote(each.name)} ({format_time(each.ns)})" for each in drawn)
         lead = f"No step is typical, because {why}: {names} stand for the longer and the shorter half."
+        if summary.steps is not None and len(summary.steps.kinds) > 1:
+            kinds = " and ".join(quote(kind.name) for kind in summary.steps.kinds[:2])
+            lead = f"{names} stand for the kinds of steps with most time, {kinds}."
     if any(each.end_ns - each.begin_ns > each.ns for each in drawn):
         lead += " The picture starts with the first rank and ends with the last."
     longest = max(each.end_ns - each.begin_ns for each in drawn)

@@ -16,7 +16,7 @@ from nsys2prv_ng.summary.steps.numbers import LateInSlow, SlowStepNumbers
 from nsys2prv_ng.summary.steps.table import list_numbers, name_kind
 from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.verdict import Place
-from nsys2prv_ng.text.formatting import count_noun, format_percent, format_span, format_time
+from nsys2prv_ng.text.formatting import format_percent, format_span, format_time
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name
 from nsys2prv_ng.value_class import ValueClass
 
@@ -151,7 +151,8 @@ def describe_usual(found: SlowSteps) -> str:
     """Return where the GPU time of the usual steps goes, and the option that selects the most of them in a row."""
     shares = _list_shares(_sum_parts(found.usual))
     first, last = _find_longest_run(found)
-    times = f"the other {count_noun(len(found.usual), 'step')} ({_format_times(found.usual)})"
+    noun = name_kind(found.usual[0].kind if found.others else "", "step" if len(found.usual) == 1 else "steps")
+    times = f"the other {len(found.usual):,} {noun} ({_format_times(found.usual)})"
     what = f": {', '.join(shares)} of GPU time" if shares else ""
     count = last - first + 1
     which = "them" if count == len(found.usual) else f"{count:,} of them"
