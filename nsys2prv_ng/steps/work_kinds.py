@@ -8,8 +8,9 @@ Definitions:
 - A step that is like no others has the kind that it is most similar to: an exception is a slow step, not a kind.
 
 The thresholds are choices that real captures hold (tests/steps/test_work_kinds.py): of all that were tried, one has two
-kinds, the updates between the rollouts of reinforcement learning, whose steps share 0.24. Steps of one kind share 0.84
-or more: those with a printed loss 0.99, those of other lengths of sequences, which have other kernels, 0.86.
+kinds. It is reinforcement learning without its ranges, where the steps with a rollout share 0.24 with the others. Steps
+of one kind share 0.84 or more: those with a printed loss 0.99, those of other lengths of sequences, which have other
+kernels, 0.86.
 """
 
 from __future__ import annotations

@@ -208,10 +208,22 @@ def test_work_of_steps_is_that_of_a_loop_over_sql(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_rollouts_between_updates_without_ranges(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
+    path = tmp_path / "ppo.sqlite"
+    path.write_bytes(unpacked(shared_reports / "programs/ppo-fast.rank0.sqlite").read_bytes())
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("DELETE FROM NVTX_EVENTS")
+    with open_job([path], tmp_path, ReadOptions(), Progress()) as job:
+        assert job.steps is not None
+        assert job.steps.kinds == ("ordinary", "with 537 more kernels")
+        assert job.steps.kind.tolist() == ([0] * 7 + [1]) * 4 + [0] * 8
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [
-        ("programs/ppo-fast", {"ordinary": 36, "with 537 more kernels": 4}),
+        ("programs/solver-fast", {"cycle": 23, "output": 2}),
         ("whatif/hf-base", {"": 14}),
         ("whatif/x-uneven", {"": 30}),
         ("exercises/tpgraph-1x4", {"": 64}),

@@ -143,10 +143,10 @@ def test_where_the_slowest_step_of_a_kind_is() -> None:
 
 @pytest.mark.slow
 def test_numbers_of_kinds_are_those_of_their_steps(shared_reports: Path, unpacked: Unpacked) -> None:
-    summary = summarize_reports([unpacked(shared_reports / "programs/ppo-fast.rank0.sqlite")], IN_STEPS)
+    summary = summarize_reports([unpacked(shared_reports / "programs/solver-fast.rank0.sqlite")], IN_STEPS)
     steps, efficiency = summary.steps, summary.efficiency
     assert steps is not None and isinstance(efficiency, EfficiencyNumbers)
-    assert {kind.name: kind.count for kind in steps.kinds} == {"ordinary": 35, "with 537 more kernels": 4}
+    assert {kind.name: kind.count for kind in steps.kinds} == {"cycle": 21, "output": 2}
     for kind in steps.kinds:
         own = [step for step in efficiency.steps if step.kind == kind.name]
         lengths = [step.window_ns for step in own]
@@ -155,4 +155,4 @@ def test_numbers_of_kinds_are_those_of_their_steps(shared_reports: Path, unpacke
         assert kind.losses is not None and sum(part.ns for part in list_parts(kind.losses)) == kind.total_ns
         assert kind.losses.host_ns == sum(step.losses.host_ns for step in own if step.losses is not None)
     (line,) = [statement for statement in answer(summary).statements if statement.label == "KINDS"]
-    assert line.text.startswith("ordinary: 35 of 39 steps, 63.9% of the time; with 537 more kernels: 4 of 39 steps")
+    assert line.text.startswith("cycle: 21 of 23 steps, 91.7% of the time; output: 2 of 23 steps")
