@@ -9,6 +9,7 @@ import pytest
 
 from nsys2prv_ng.arrays.groups import make_objects
 from nsys2prv_ng.steps.kinds import OTHER, Batch, _limit, cut_numbers, name_kinds, read_batch
+from nsys2prv_ng.steps.range_periods import name_family
 
 BATCHES = {
     # vLLM, annotate_profile: plain and detailed
@@ -44,6 +45,12 @@ def test_the_marker_of_an_engine_has_its_batch(text: str) -> None:
 )
 def test_other_texts_have_no_batch(text: str) -> None:
     assert read_batch(text) is None
+
+
+def test_the_batches_of_an_engine_are_one_family_of_ranges() -> None:
+    for engine in ("execute_c", "[Executor] _forward_step 1", "step["):
+        assert len({name_family(text) for text in BATCHES if text.startswith(engine)}) == 1
+    assert name_family("step[NEW bs=1]") == "step[NEW bs=*]"
 
 
 @pytest.mark.parametrize(
