@@ -98,7 +98,8 @@ def load_content(
     are_ranges: bool,
 ) -> Content:
     """Return what was launched in the steps whose host ranges `spans` are, on the first tasks of a job."""
-    names, parts, called = Names(), [_make_rows(*np.zeros((6, 0), np.int64))], dict[str, list[IntArray]]()
+    names, parts = Names(), [_make_rows(*np.zeros((6, 0), np.int64))]
+    calls = {label: np.zeros(0, np.int64) for label in _CALLS}
     groups = group_reports_by_task([report.places for report in reports], tree)
     for index in sorted(index for group in groups[:_MOST_GROUPS] for index in group):
         report, rows = reports[index], tree.rows[index]
@@ -117,8 +118,8 @@ def load_content(
         ns = operations.end[inside] - begin
         parts.append(_make_rows(task[inside], name, is_copy.astype(np.int64), step[span[inside]], amount, ns))
         for label, found in _find_calls(report, store, task_of_place, spans, step).items():
-            called.setdefault(label, []).append(found)
-    table = sum_table(join_tables(parts), ["task", "name", "is_copy", "step"])
+            calls[label] = np.union1d(calls[label], found)
+    table = sum_table(join_tables(parts), _KEYS)
     code, first = encode_rows(table["task"], table["name"], table["is_copy"])
     texts = ["", *names.texts]
     return Content(
@@ -129,15 +130,15 @@ def load_content(
         task_of_code=table["task"][first],
         is_copy=table["is_copy"][first] > 0,
         to_host=np.array([texts[number + 1] in _TO_HOST for number in table["name"][first].tolist()], np.bool_),
-        calls={label: np.unique(np.concatenate(found)) for label, found in called.items()},
+        calls=calls,
     )
+
+
+_KEYS = ["task", "name", "is_copy", "step"]
 
 
 def _make_rows(*columns: IntArray) -> Table:
-    return sum_table(
-        dict(zip(("task", "name", "is_copy", "step", "amount", "ns"), columns, strict=True)),
-        ["task", "name", "is_copy", "step"],
-    )
+    return sum_table(dict(zip((*_KEYS, "amount", "ns"), columns, strict=True)), _KEYS)
 
 
 def _find_bytes(report: ReportRecords, store: Store, place: IntArray, begin: IntArray) -> IntArray:
@@ -151,18 +152,15 @@ def _find_calls(
     report: ReportRecords, store: Store, task_of_place: IntArray, spans: HostSpans, step: IntArray
 ) -> dict[str, IntArray]:
     """Return the steps in which calls of each group of _CALLS start."""
-    found: dict[str, IntArray] = {}
-    for source, event_types in {
-        source_names.CUDA_API: [types.CUDA_API],
-        source_names.OS_RUNTIME: [types.OS_RUNTIME],
-    }.items():
+    found = {label: np.zeros(0, np.int64) for label in _CALLS}
+    for source, event_type in ((source_names.CUDA_API, types.CUDA_API), (source_names.OS_RUNTIME, types.OS_RUNTIME)):
         events, names = load_opened_events(report, source, store), list[str]()
-        for lines, name in number_lines(events, event_types, names):
-            for label, pattern in _CALLS.items():
-                wanted = np.array([pattern.fullmatch(text) is not None for text in names], np.bool_)
-                chosen = lines[wanted[name]]
-                span = spans.find(task_of_place[events.place[chosen]], events.begin[chosen])
-                found[label] = np.concatenate([found.get(label, span[:0]), step[span[span >= 0]]])
+        ((lines, name),) = number_lines(events, [event_type], names)
+        for label, pattern in _CALLS.items():
+            wanted = np.array([pattern.fullmatch(text) is not None for text in names], np.bool_)
+            chosen = lines[wanted[name]]
+            span = spans.find(task_of_place[events.place[chosen]], events.begin[chosen])
+            found[label] = np.append(found[label], step[span[span >= 0]])
     return found
 
 

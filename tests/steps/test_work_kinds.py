@@ -222,12 +222,7 @@ def test_rollouts_between_updates_without_ranges(shared_reports: Path, unpacked:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kinds"),
-    [
-        ("programs/solver-fast", {"cycle": 23, "output": 2}),
-        ("whatif/hf-base", {"": 14}),
-        ("whatif/x-uneven", {"": 30}),
-        ("exercises/tpgraph-1x4", {"": 64}),
-    ],
+    [("whatif/hf-base", {"": 14}), ("whatif/x-uneven", {"": 30}), ("exercises/tpgraph-1x4", {"": 64})],
 )
 def test_kinds_of_real_reports(
     name: str, kinds: dict[str, int], shared_reports: Path, unpacked: Unpacked, tmp_path: Path

@@ -131,16 +131,19 @@ def test_a_task_without_a_thread_row(tmp_path: Path) -> None:
 def test_kinds_beside_steps(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
     """Each step has its kind, at the same time on the same rows, as the ranges say: `cycle`, and at times `output`."""
     report, trace = unpacked(shared_reports / "programs/solver-fast.rank0.sqlite"), tmp_path / "trace.prv"
+    result = translate([report], trace)
     with closing(sqlite3.connect(report)) as database:
-        query = "SELECT text FROM NVTX_EVENTS WHERE text IN ('cycle', 'output') ORDER BY start"
-        said = [text for (text,) in database.execute(query)]
-    translate([report], trace)
+        ((utc,),) = database.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME")
+        query = "SELECT start, text FROM NVTX_EVENTS WHERE text IN ('cycle', 'output')"
+        said = {start + utc - result.start_utc_ns: text for start, text in database.execute(query)}
     read = read_trace(trace)
-    steps, kinds = (pair_intervals(read, kind).sort_values(["row", "begin"]) for kind in (STEP, STEP_KIND))
+    steps, hosts, kinds = (
+        pair_intervals(read, kind).sort_values(["row", "begin"]) for kind in (STEP, HOST_STEP, STEP_KIND)
+    )
     assert steps[["row", "begin", "end"]].values.tolist() == kinds[["row", "begin", "end"]].values.tolist()
     assert read.values[STEP_KIND] == {0: "End", 1: "cycle", 2: "output"}
-    rows = kinds["row"].unique().tolist()
-    assert len(rows) == 2  # the main thread and the GPU
-    for row in rows:
-        shown = [read.values[STEP_KIND][value] for value in kinds["value"][kinds["row"] == row]]
-        assert shown == said[: len(shown)] and len(shown) > 20
+    expected = {value: said[begin] for begin, value in zip(hosts["begin"], hosts["value"], strict=True)}
+    shown = zip(steps["row"], steps["value"], kinds["value"], strict=True)
+    found = {(row, value): read.values[STEP_KIND][kind] for row, value, kind in shown}
+    assert len(steps["row"].unique()) == 2  # the main thread and the GPU
+    assert found == {(row, value): text for row in steps["row"].unique() for value, text in expected.items()}

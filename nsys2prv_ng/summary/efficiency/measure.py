@@ -207,8 +207,6 @@ def _list_kinds(steps: Steps, by_step: Sequence[WindowTimes]) -> list[numbers.St
                 count=chosen.size,
                 total_ns=int(length[chosen].sum()),
                 median_ns=_find_median(length[chosen]),
-                min_ns=int(length[chosen].min()),
-                max_ns=int(length[chosen].max()),
                 losses=_add_losses(measured) if len(measured) == chosen.size else None,
                 **dict(zip(_AMOUNTS, amounts, strict=False)),
             )

@@ -204,8 +204,6 @@ class StepKind(ValueClass):
     count: int
     total_ns: int
     median_ns: int
-    min_ns: int
-    max_ns: int
     losses: Losses | None = None
     """Time of all GPUs in these steps; None without GPUs, or if not each of the steps was measured."""
     context_requests: int | None = None

@@ -77,43 +77,52 @@ def describe_kinds(steps: StepNumbers | None) -> str:
     return "; ".join([*texts, *more])
 
 
+_AMOUNTS = {
+    "context requests": "context_requests",
+    "context tokens": "context_tokens",
+    "generation requests": "generation_requests",
+    "generated tokens": "generation_tokens",
+}
+
+
 def _tabulate_kinds(kinds: Sequence[StepKind]) -> Grid:
     """Return the number of steps of each kind, their lengths, and the batches of a serving engine."""
     whole = sum(kind.total_ns for kind in kinds)
-    amounts = {"context requests": "context_requests", "context tokens": "context_tokens"}
-    amounts |= {"generation requests": "generation_requests", "generated tokens": "generation_tokens"}
     rows: list[list[Cell]] = []
     for kind in kinds:
         times: list[Cell] = [Ns(kind.median_ns), Ns(kind.total_ns / kind.count), Share(kind.total_ns, whole)]
-        known = [getattr(kind, field) for field in amounts.values()]
-        batches: list[Cell] = ["" if number is None else Count(number) for number in known]
-        rows.append([Name(kind.name), Count(kind.count), *times, *batches])
+        known = [getattr(kind, field) for field in _AMOUNTS.values()]
+        rows.append(
+            [Name(kind.name), Count(kind.count), *times, *("" if number is None else Count(number) for number in known)]
+        )
     columns = make_columns("kind", "steps", "median", "mean", "share of time")
-    columns += [Column(title, optional=True) for title in amounts]
+    columns += [Column(title, optional=True) for title in _AMOUNTS]
     return Grid(caption="Kinds of steps", columns=columns, rows=rows, more="kinds")
 
 
 def _tabulate_kind_parts(kinds: Sequence[StepKind]) -> Grid:
     """Return the parts of the mean step of each kind: they add up to it."""
-    known = [kind for kind in kinds if kind.losses is not None]
-    parts = [{part.label: part.ns for part in list_parts(kind.losses)} for kind in known if kind.losses is not None]
-    units = [kind.count * kind.losses.devices for kind in known if kind.losses is not None]
-    wholes = [kind.total_ns / kind.count for kind in known]
-    means = [{label: ns / unit for label, ns in each.items()} for each, unit in zip(parts, units, strict=True)]
-    labels = dict.fromkeys(
-        label
-        for each, whole in zip(means, wholes, strict=True)
-        for label, ns in each.items()
-        if ns >= _LEAST_PART * whole
-    )
-    rows: list[list[Cell]] = [[label, *(Ns(round(each.get(label, 0))) for each in means)] for label in labels]
-    rest = [sum(ns for label, ns in each.items() if label not in labels) for each in means]
-    rows += [["smaller parts", *(Ns(round(ns)) for ns in rest)]] if any(rest) else []
+    means = {}
+    for kind in kinds:
+        if kind.losses is not None:
+            steps = kind.count * kind.losses.devices
+            means[kind.name] = {part.label: part.ns / steps for part in list_parts(kind.losses)}
+    wholes = [sum(parts.values()) for parts in means.values()]
+    shown: dict[str, list[float]] = {}
+    rest = [0.0] * len(wholes)
+    for label in dict.fromkeys(label for parts in means.values() for label in parts):
+        times = [parts.get(label, 0.0) for parts in means.values()]
+        if any(ns >= _LEAST_PART * whole for ns, whole in zip(times, wholes, strict=True)):
+            shown[label] = times
+        else:
+            rest = [sum(both) for both in zip(rest, times, strict=True)]
+    shown |= {"smaller parts": rest} if any(rest) else {}
+    rows: list[list[Cell]] = [[label, *(Ns(round(ns)) for ns in times)] for label, times in shown.items()]
     return Grid(
         caption="Where the time of each kind goes, mean time per GPU and step",
-        columns=[Column("part"), *(Column(clean_name(kind.name)) for kind in known)],
+        columns=make_columns("part", *map(clean_name, means)),
         rows=rows,
-        footer=[["step", *(Ns(round(whole)) for whole in wholes)]] if rows else [],
+        footer=[["step", *(Ns(round(ns)) for ns in wholes)]] if rows else [],
     )
 
 

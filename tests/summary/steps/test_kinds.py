@@ -27,14 +27,7 @@ TRAIN, EVAL = "train", "eval"
 def make_kind(name: str, lengths_ms: list[int], losses: Losses | None = None, **batches: int) -> StepKind:
     lengths = [length * MS for length in lengths_ms]
     return StepKind(
-        name=name,
-        count=len(lengths),
-        total_ns=sum(lengths),
-        median_ns=round(median(lengths)),
-        min_ns=min(lengths),
-        max_ns=max(lengths),
-        losses=losses,
-        **batches,
+        name=name, count=len(lengths), total_ns=sum(lengths), median_ns=round(median(lengths)), losses=losses, **batches
     )
 
 
@@ -146,13 +139,14 @@ def test_numbers_of_kinds_are_those_of_their_steps(shared_reports: Path, unpacke
     summary = summarize_reports([unpacked(shared_reports / "programs/solver-fast.rank0.sqlite")], IN_STEPS)
     steps, efficiency = summary.steps, summary.efficiency
     assert steps is not None and isinstance(efficiency, EfficiencyNumbers)
-    assert {kind.name: kind.count for kind in steps.kinds} == {"cycle": 21, "output": 2}
+    assert [kind.name for kind in steps.kinds] == ["cycle", "output"]
     for kind in steps.kinds:
         own = [step for step in efficiency.steps if step.kind == kind.name]
         lengths = [step.window_ns for step in own]
         assert (len(own), sum(lengths), round(median(lengths))) == (kind.count, kind.total_ns, kind.median_ns)
-        assert (min(lengths), max(lengths)) == (kind.min_ns, kind.max_ns)
         assert kind.losses is not None and sum(part.ns for part in list_parts(kind.losses)) == kind.total_ns
         assert kind.losses.host_ns == sum(step.losses.host_ns for step in own if step.losses is not None)
     (line,) = [statement for statement in answer(summary).statements if statement.label == "KINDS"]
-    assert line.text.startswith("cycle: 21 of 23 steps, 91.7% of the time; output: 2 of 23 steps")
+    cycle, output = steps.kinds
+    assert line.text.startswith(f"cycle: {cycle.count} of {steps.count} steps, ")
+    assert f"; output: {output.count} of {steps.count} steps, " in line.text
