@@ -5,6 +5,7 @@ Their files are in the folder `analysis`, where users look for them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from cfgs.generate import colours
@@ -93,6 +94,32 @@ others part by part.
     _by_step("Exposed wait of each step [ms]", _step, _waiting),
     _by_step("Idle gaps of each step [ms]", _step, _idle),
     hidden_first=(_host_durations, _computing, _waiting, _idle),
+    menu="Why are some steps slow?",
+)
+
+_kind = _show_step("Kind of step of each rank", NAMES, types.STEP_KIND)
+_data = {
+    "Compute time": _count_gpus("Useful GPUs of each rank", IN_COMPUTE, palette.COMPUTE),
+    "Exposed wait": replace(_waiting),
+    "Idle gaps": _count_gpus("Idle GPUs of each rank", IN_IDLE, palette.IDLE),
+}
+_durations_beside = _measure_steps("Duration of each step [ms]", types.STEP)
+SLOW.add(
+    "steps_by_kind",
+    "Kinds of steps (training and validation, prefill and decode): duration of each step, and time of each kind (ms)",
+    """
+Only traces whose steps are of several kinds show anything here: by the names of their ranges, the markers of a serving
+engine, or the work that was launched in them. Timelines, one row per rank: the kind of each step, and the duration of
+each step as in analysis/slow_steps. Histograms, one row per rank and one column per kind: the time in steps of this
+kind, and the GPU time in idle gaps, in exposed wait for a straggler, and in compute. Warm-up steps count. To read
+analysis/slow_steps or analysis/iteration_time by kind, zoom to steps of one kind. nsys2prv-ng summary --details has all
+parts of the mean step of each kind.
+""",
+    _kind,
+    _durations_beside,
+    *(_by_step(f"{name} in steps of each kind [ms]", _kind, data) for name, data in _data.items()),
+    Histogram("Time in steps of each kind [ms]", _kind, "Time", maximum=None),
+    hidden_first=(_durations_beside, *_data.values()),
     menu="Why are some steps slow?",
 )
 

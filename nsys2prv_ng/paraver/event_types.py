@@ -87,6 +87,8 @@ STEP = EventType(63000430, "Step", "steps", interval=True)
 """On main threads and on GPUs as a whole. The value is the number of the step plus one, because 0 ends a step."""
 HOST_STEP = EventType(63000431, "Step on the host", "steps", interval=True)
 """On main threads, if steps end with the GPUs: the host's range of the step."""
+STEP_KIND = EventType(63000432, "Kind of step", "steps", interval=True)
+"""Beside each step, if steps are of several kinds."""
 
 
 # ---- an overview: what GPUs do in bins of equal time -----------------------------------------------------------------

@@ -26,6 +26,7 @@ import numpy as np
 from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.nesting import measure_depths
+from nsys2prv_ng.steps.kinds import read_batch
 from nsys2prv_ng.steps.work import LaunchedWork, PartCounts, count_names
 
 _LEAST_SIMILAR = 0.8
@@ -51,6 +52,7 @@ _NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 _OPERATOR = re.compile(r"::|Backward[0-9]*$")
 """Operators are no phases: in mfu_2gpu_before, those of layers repeat within a part of a step."""
 _EPOCH = re.compile(r"epoch", re.IGNORECASE)
+_MODE = re.compile(r"^step\[.*")
 _OPTIMIZER = re.compile(r"optim", re.IGNORECASE)
 
 
@@ -94,8 +96,11 @@ def is_operator(name: str) -> bool:
 
 
 def name_family(name: str) -> str:
-    """Return the name of a range with `*` for each number, as a template has it."""
-    return _NUMBERS.sub("*", name)
+    """Return the name of a range with `*` for each number, as a template has it, and for the mode of SGLang's batches.
+
+    The batches of a server come in any order: decode after prefill is another step, no second half of one.
+    """
+    return _NUMBERS.sub("*", name if read_batch(name) is None else _MODE.sub("step[*]", name))
 
 
 def find_parts(

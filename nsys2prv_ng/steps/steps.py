@@ -18,12 +18,13 @@ import numpy as np
 
 from nsys2prv_ng.arrays.groups import take_rows
 from nsys2prv_ng.arrays.row_keys import find_starts, sort_rows
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, IntTable
 from nsys2prv_ng.intervals.windows import unite_windows
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.steps.kinds import find_kinds
 from nsys2prv_ng.steps.marks import find_marks
 from nsys2prv_ng.steps.spans import HostSpans, find_gpu_ends
 
@@ -45,6 +46,8 @@ class Steps(NamedTuple):
     - `step`: index of the step of each span.
     - `begin`, `end`: start and end (ns) of each step on its task (n).
     - `host_begin`, `host_end`: start and end (ns) of the range that marks it (n).
+    - `kinds`: names of the kinds of steps (steps/kinds.py), the most frequent first; "" if there is one only.
+    - `kind`: index of each step's kind (m); `batches`: requests and tokens of each step (m x 4), or m x 0.
     """
 
     name: str
@@ -62,6 +65,9 @@ class Steps(NamedTuple):
     end: IntArray
     host_begin: IntArray
     host_end: IntArray
+    kinds: tuple[str, ...]
+    kind: IntArray
+    batches: IntTable
 
     @property
     def has_ranges(self) -> bool:
@@ -99,7 +105,7 @@ class Steps(NamedTuple):
         return self._replace(**columns, **{name: getattr(self, name)[chosen] for name in _OF_STEPS})
 
 
-_OF_STEPS = ("number", "start", "stop")
+_OF_STEPS = ("number", "start", "stop", "kind", "batches")
 _OF_SPANS = ("task", "row", "step", "begin", "end", "host_begin", "host_end")
 
 
@@ -151,8 +157,14 @@ def find_steps(
         end=end,
         host_begin=host_begin,
         host_end=host_end,
+        kinds=("",),
+        kind=np.zeros(number.size, np.int64),
+        batches=np.zeros((number.size, 0), np.int64),
     )
-    return steps._replace(warmup=_count_warmup(steps.length))
+    steps = steps._replace(warmup=_count_warmup(steps.length))
+    told = steps.host, steps.step, steps.length, steps.warmup, table.get("text")
+    kinds = find_kinds(*told, (reports, tree, store), are_ranges=steps.has_ranges)
+    return steps._replace(kinds=kinds.names, kind=kinds.kind, batches=kinds.batches)
 
 
 def _count_warmup(length: IntArray) -> int:

@@ -100,9 +100,9 @@ def load_work(
     for report, rows in reports:
         operations = load_device_operations(report, store)
         task_of_place = np.where(rows >= 0, tree.task_of_row[rows], -1)
-        launched = _find_launched(operations, load_launches(report, store), task_of_place)
+        launched = find_launched(operations, load_launches(report, store), task_of_place)
         is_copy = operations.kind & MEMORY > 0
-        copies = np.flatnonzero(is_copy & (launched != _UNKNOWN))
+        copies = np.flatnonzero(is_copy & (launched != UNKNOWN))
         copied.append((task_of_place[operations.place[copies]], launched[copies]))
         chosen = np.flatnonzero(~is_copy)
         row = rows[operations.place[chosen]]
@@ -122,22 +122,22 @@ def load_work(
     return found
 
 
-_UNKNOWN = np.iinfo(np.int64).min
+UNKNOWN = np.iinfo(np.int64).min
 
 
-def _find_launched(operations: DeviceOperations, launches: Launches, task_of_place: IntArray) -> IntArray:
-    """Return the begin of the call that launched each operation (n); _UNKNOWN without one.
+def find_launched(operations: DeviceOperations, launches: Launches, task_of_place: IntArray) -> IntArray:
+    """Return the begin of the call that launched each operation (n); UNKNOWN without one.
 
     Of the nodes of a graph, only the first one on each stream has a launch of its own. The others follow it, or the
     last launch of a graph by their task if they ran on a further row of their stream.
     """
     launch = launches.find(operations.place, operations.begin)
-    launched = pick(launches.sent, launch, _UNKNOWN)
+    launched = pick(launches.sent, launch, UNKNOWN)
     nodes = np.flatnonzero(operations.is_node)
     for group in (operations.place[nodes], task_of_place[operations.place[nodes]]):
         order = np.lexsort((operations.begin[nodes], group))
         at, group = nodes[order], group[order]
-        before = np.maximum.accumulate(np.where(launched[at] != _UNKNOWN, np.arange(at.size), -1))
+        before = np.maximum.accumulate(np.where(launched[at] != UNKNOWN, np.arange(at.size), -1))
         follows = (before >= 0) & (group[before] == group)
         launched[at[follows]] = launched[at[before[follows]]]
     return launched
@@ -145,7 +145,7 @@ def _find_launched(operations: DeviceOperations, launches: Launches, task_of_pla
 
 def _choose_order(launched: IntArray, begin: IntArray) -> IntArray:
     """Return the time that orders each operation: its launch, or its own begin if launches are missing."""
-    unknown = launched == _UNKNOWN
+    unknown = launched == UNKNOWN
     return begin if unknown.mean() > _MOST_UNKNOWN else np.where(unknown, begin, launched)
 
 

@@ -19,7 +19,7 @@ from nsys2prv_ng.summary.links.table import list_link_tables, tabulate_link_metr
 from nsys2prv_ng.summary.memory.table import list_memory_tables, tabulate_memory_operations
 from nsys2prv_ng.summary.path.table import describe_path, describe_tasks, tabulate_path
 from nsys2prv_ng.summary.ranges import table as range_tables
-from nsys2prv_ng.summary.steps.table import list_slow_tables
+from nsys2prv_ng.summary.steps.table import list_kind_tables, list_slow_tables
 from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.waits import table as wait_tables
 from nsys2prv_ng.summary.what_if import tabulate_scenarios
@@ -65,7 +65,7 @@ def format_summary(
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-_BELOW = ("STRAGGLER", "LINK", "SLOW", "MEMORY", "PIPELINE", "STEPS", "MFU", "STARTUP", "TRUST")
+_BELOW = ("STRAGGLER", "LINK", "SLOW", "MEMORY", "PIPELINE", "KINDS", "STEPS", "MFU", "STARTUP", "TRUST")
 """Labels of the lines below the bars."""
 
 
@@ -136,6 +136,7 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         *_format_waits(summary, width),
         *format_path(summary, width),
         *format_efficiency(summary.efficiency, summary.steps, width),
+        *(layout.format_grid(grid, width) for grid in list_kind_tables(summary.steps)),
         *(layout.format_grid(grid, width) for grid in ([] if slow is None else list_slow_tables(slow))),
         layout.format_grid(range_tables.tabulate_ranges(summary.ranges), width),
         layout.format_grid(range_tables.tabulate_range_tree(summary.range_tree), width, None),

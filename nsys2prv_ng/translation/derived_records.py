@@ -88,17 +88,25 @@ def derive_steps(job: Job, labels: Labels) -> JoinResult:
     if result.written:
         texts = zip(_number_values(steps).tolist(), steps.number.tolist(), strict=True)
         values = {value: number_step(steps.name, str(number)) for value, number in texts}
+        kinds = dict(enumerate(steps.kinds, 1))
         for event_type in listed:
-            labels.declare(replace(event_type, values=values))
+            labels.declare(replace(event_type, values=kinds if event_type == types.STEP_KIND else values))
     return JoinResult(accounts={STEPS: result})
 
 
 def list_steps(job: Job, steps: Steps) -> dict[EventType, StateIntervals]:
-    """Return the steps of a job by their type: on rows of the trace, not cut to the chosen time.
+    """Return the steps of a job by their type, and their kinds: on rows of the trace, not cut to the chosen time.
 
-    The state of an interval is the value of its step.
+    The state of an interval is the value of its step, or of its kind.
     """
-    values = _number_values(steps)
+    listed = _place_steps(job, steps, _number_values(steps))
+    if len(steps.kinds) > 1:
+        listed[types.STEP_KIND] = _place_steps(job, steps, steps.kind + 1)[types.STEP]
+    return listed
+
+
+def _place_steps(job: Job, steps: Steps, values: IntArray) -> dict[EventType, StateIntervals]:
+    """Return the steps of a job by their type, with the value of each step (m)."""
     rows = pick(job.new_row, steps.row, -1)
     span = np.flatnonzero(rows >= 0)
     hosts = StateIntervals(rows[span], steps.host_begin[span], steps.host_end[span], values[steps.step[span]])

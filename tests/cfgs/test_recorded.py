@@ -19,6 +19,7 @@ from tests.cfgs.test_node_presets import make_node_trace
 from tests.cfgs.waits_trace import make_waits_trace
 from tests.conftest import SAMPLES
 from tests.sources.small_reports import MAIN, PROCESS, export, translate_reports
+from tests.summary.steps.test_kinds_by_name import write_reports
 from tests.trace_reader import Trace, read_trace
 
 pytestmark = pytest.mark.slow  # translates whole jobs
@@ -87,7 +88,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> list[Made]:
     for report in (export(folder / "rare.sqlite", ["name"], RARE), make_sampled_report(folder).path):
         output = folder / f"{report.stem}.prv"
         traces.append(translate_reports([report], output, EVERYTHING, SourceOptions(osrt_min=0))[0])
-    traces += [make_node_trace(folder), make_waits_trace(folder, 1)[0]]
+    (folder / "kinds").mkdir()
+    translate(
+        write_reports(folder / "kinds", lambda n: ("train", "eval")[n % 3 == 0]), folder / "kinds.prv", steps="2:5"
+    )
+    traces += [make_node_trace(folder), make_waits_trace(folder, 1)[0], read_trace(folder / "kinds.prv")]
     return list(map(Made, traces))
 
 

@@ -38,4 +38,7 @@ def make_steps(
         end=end,
         host_begin=begin,
         host_end=end,
+        kinds=("",),
+        kind=np.zeros(number.size, np.int64),
+        batches=np.zeros((number.size, 0), np.int64),
     )

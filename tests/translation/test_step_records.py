@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ from tests.translated import Translated, translated_set
 
 pytestmark = pytest.mark.slow
 
-STEP, HOST_STEP = 63000430, 63000431
+STEP, HOST_STEP, STEP_KIND = 63000430, 63000431, 63000432
 DDP = sorted(SAMPLES.glob("ddp-2x2.*.sqlite"))
 MPI_4 = sorted(SAMPLES.glob("mpi-4.*.sqlite"))
 
@@ -124,3 +126,24 @@ def test_a_task_without_a_thread_row(tmp_path: Path) -> None:
             # The first step starts with the first launch of any rank; later ones when rank 1 has ended the one before.
             assert own["begin"].tolist()[1:] == own["end"].tolist()[:-1]
             assert set(np.diff(own["end"])) == {8_000} and len(own) == 7
+
+
+def test_kinds_beside_steps(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
+    """Each step has its kind, at the same time on the same rows, as the ranges say: `cycle`, and at times `output`."""
+    report, trace = unpacked(shared_reports / "programs/solver-fast.rank0.sqlite"), tmp_path / "trace.prv"
+    result = translate([report], trace)
+    with closing(sqlite3.connect(report)) as database:
+        ((utc,),) = database.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME")
+        query = "SELECT start, text FROM NVTX_EVENTS WHERE text IN ('cycle', 'output')"
+        said = {start + utc - result.start_utc_ns: text for start, text in database.execute(query)}
+    read = read_trace(trace)
+    steps, hosts, kinds = (
+        pair_intervals(read, kind).sort_values(["row", "begin"]) for kind in (STEP, HOST_STEP, STEP_KIND)
+    )
+    assert steps[["row", "begin", "end"]].values.tolist() == kinds[["row", "begin", "end"]].values.tolist()
+    assert read.values[STEP_KIND] == {0: "End", 1: "cycle", 2: "output"}
+    expected = {value: said[begin] for begin, value in zip(hosts["begin"], hosts["value"], strict=True)}
+    shown = zip(steps["row"], steps["value"], kinds["value"], strict=True)
+    found = {(row, value): read.values[STEP_KIND][kind] for row, value, kind in shown}
+    assert len(steps["row"].unique()) == 2  # the main thread and the GPU
+    assert found == {(row, value): text for row in steps["row"].unique() for value, text in expected.items()}

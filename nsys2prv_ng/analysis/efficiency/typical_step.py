@@ -1,8 +1,9 @@
 """Describes one typical step of a program: what each row did in it, and the NVTX ranges of some tasks.
 
-It is the step whose length is nearest to the median of the steps that count (job/counted.py), on a tie the first. No
-step is typical if short and long steps take turns, or if less than half of the steps have about the median length. Two
-steps then stand for them: those nearest to the medians of the longer and of the shorter half.
+It is the step whose length is nearest to the median of the steps that count (job/counted.py), on a tie the first. If
+steps are of several kinds, the two kinds with most time have a typical step each. Of one kind, no step is typical if
+short and long steps take turns, or if less than half of the steps have about the median length. Two steps then stand
+for them: those nearest to the medians of the longer and of the shorter half.
 """
 
 from __future__ import annotations
@@ -54,8 +55,12 @@ class StepSpan(NamedTuple):
 
 
 def choose_steps(steps: Steps) -> list[StepSpan]:
-    """Return the typical step among the steps that count; without one, a long and a short step."""
+    """Return the typical step among the steps that count; two of several kinds, or a long and a short step."""
     length = steps.length
+    kinds = np.bincount(steps.kind, length)
+    if np.count_nonzero(kinds) > 1:
+        members = [np.flatnonzero(steps.kind == kind) for kind in np.argsort(-kinds, kind="stable")[:2].tolist()]
+        return [_describe(steps, int(own[np.argmin(np.abs(length[own] - np.median(length[own])))])) for own in members]
     middle = float(np.median(length))
     is_near = np.abs(length - middle) <= _NEAR * middle
     turns = find_turns(length)

@@ -17,7 +17,7 @@ from nsys2prv_ng.summary.memory import table as memory_table
 from nsys2prv_ng.summary.memory.numbers import GpuMemory, MemoryNumbers
 from nsys2prv_ng.summary.memory.table import describe_leak, name_users
 from nsys2prv_ng.summary.pictures.numbers import HeatMap, Pace, Pictures, TypicalStep
-from nsys2prv_ng.summary.steps.table import list_slow_tables
+from nsys2prv_ng.summary.steps.table import list_kind_tables, list_slow_tables
 from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_window, join_first
 from nsys2prv_ng.text.grid import Bytes, Cell, Grid, Name, Ns, Share, make_columns
@@ -66,7 +66,8 @@ def make_pace_section(summary: JobSummary, pictures: Pictures) -> Section | None
         lead += f" Of {pace.every:,} consecutive steps, only the slowest is drawn."
     window = format_window(int(pace.begin_ns[pace.warmup]), int(pace.end_ns[-1]))
     presets = ["analysis/slow_steps", "model/gpu_efficiency_by_step"]
-    return Section("pace", "Pace of the steps", lead, [_draw_pace(pace)], presets, window)
+    tables = [show_grid(grid) for grid in list_kind_tables(summary.steps) if grid.rows]
+    return Section("pace", "Pace of the steps", lead, [_draw_pace(pace), *tables], presets, window)
 
 
 def make_step_section(summary: JobSummary, pictures: Pictures) -> Section | None:
@@ -86,6 +87,9 @@ def make_step_section(summary: JobSummary, pictures: Pictures) -> Section | None
         why = "short and long steps alternate" if has_turns else "step times differ too much"
         names = " and ".join(f"{quote(each.name)} ({format_time(each.ns)})" for each in drawn)
         lead = f"No step is typical, because {why}: {names} stand for the longer and the shorter half."
+        if summary.steps is not None and len(summary.steps.kinds) > 1:
+            kinds = " and ".join(quote(kind.name) for kind in summary.steps.kinds[:2])
+            lead = f"{names} stand for the kinds of steps with most time, {kinds}."
     if any(each.end_ns - each.begin_ns > each.ns for each in drawn):
         lead += " The picture starts with the first rank and ends with the last."
     longest = max(each.end_ns - each.begin_ns for each in drawn)

@@ -21,8 +21,9 @@ from nsys2prv_ng.summary.kernels.table import describe_slow_modes
 from nsys2prv_ng.summary.links.table import describe_pipeline, describe_slow_links
 from nsys2prv_ng.summary.memory.table import describe_leaks
 from nsys2prv_ng.summary.mfu import describe_mfu
+from nsys2prv_ng.summary.steps.table import describe_kinds, name_kind
 from nsys2prv_ng.summary.verdict import Gain, Place, Statement, Verdict
-from nsys2prv_ng.text.formatting import count_nouns, format_percent, format_span, format_time, format_window
+from nsys2prv_ng.text.formatting import count_nouns, format_percent, format_span, format_time, format_window, join_first
 from nsys2prv_ng.text.names import clean_name, quote_name
 
 _MOST_DOUBTS = 2
@@ -77,6 +78,7 @@ def answer(summary: JobSummary) -> Verdict:
         _state("SLOW", describe_slow_modes(summary.slow_modes, has_several=summary.tasks > 1), "slow_modes"),
         _state("MEMORY", describe_leaks(summary.memory), "memory"),
         _state("PIPELINE", pipeline if pipeline != where else "", "waits.pipeline"),
+        _state("KINDS", describe_kinds(summary.steps), "steps"),
         _state("STEPS", _contrast_steps(case, are_named=are_named), "slow_steps", "efficiency"),
         _state("MFU", describe_mfu(summary.mfu, is_slowed=count_operator_ranges(summary) > 0), "mfu"),
         _state("STARTUP", startup, "start_up"),
@@ -216,9 +218,16 @@ def _describe_steps(steps: StepNumbers, summary: JobSummary) -> list[str]:
     excluded = ", warm-up excluded" if steps.warmup and summary.start_up is not None else ""
     whole = format_time(steps.window_ns[1] - steps.window_ns[0])
     parts = [f"{clean_name(number_step(steps.name, numbers))} ({whole}{excluded})"]
+    if len(steps.kinds) > 1:
+        medians = (f"{name_kind(kind.name, 'step')} {format_time(kind.median_ns)}" for kind in steps.kinds)
+        return [*parts, f"median {join_first(list(medians), _MOST_MEDIANS)}"]
     if steps.count > 1:
         return [*parts, f"median step {format_time(steps.median_ns)} ({format_span(steps.min_ns, steps.max_ns)})"]
     return parts
+
+
+_MOST_MEDIANS = 2
+"""Most kinds of steps whose medians the first line has: those with most time."""
 
 
 def _describe_time(summary: JobSummary) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import NamedTuple
 
@@ -13,10 +13,10 @@ from nsys2prv_ng.summary.efficiency.numbers import StepEfficiency
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS, list_parts
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.steps.numbers import LateInSlow, SlowStepNumbers
-from nsys2prv_ng.summary.steps.table import list_numbers
+from nsys2prv_ng.summary.steps.table import list_numbers, name_kind
 from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.verdict import Place
-from nsys2prv_ng.text.formatting import count_noun, format_percent, format_span, format_time
+from nsys2prv_ng.text.formatting import format_percent, format_span, format_time
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name
 from nsys2prv_ng.value_class import ValueClass
 
@@ -34,11 +34,15 @@ _MOST_PARTS = 3
 
 @dataclass(eq=False, repr=False)
 class SlowSteps(ValueClass):
-    """Slow steps and the usual ones, in the order of the steps, and the median of all (ns)."""
+    """Slow steps of a kind and the usual ones, in the order of the steps, and the median of the kind (ns).
+
+    `others`: the steps of other kinds.
+    """
 
     slow: list[StepEfficiency]
     usual: list[StepEfficiency]
     median_ns: int
+    others: list[StepEfficiency] = field(default_factory=list)
 
     @property
     def longest(self) -> StepEfficiency:
@@ -53,7 +57,7 @@ class SlowSteps(ValueClass):
     @property
     def whole_ns(self) -> int:
         """The time of all steps."""
-        return sum(step.window_ns for step in [*self.slow, *self.usual])
+        return sum(step.window_ns for step in [*self.slow, *self.usual, *self.others])
 
     @property
     def share(self) -> float:
@@ -73,29 +77,34 @@ def name_step_range(summary: JobSummary) -> str:
 
 
 def find_slow_steps(summary: JobSummary) -> SlowSteps | None:
-    """Return the slow steps of a job; None if there are none, or so many that no step is usual."""
+    """Return the slow steps of a job, those of the kind whose slow steps cost most; None if there are none, or so many
+    that no step is usual."""
     steps, efficiency = summary.steps, summary.efficiency
-    if steps is None or efficiency is None or steps.turns_ns is not None or not steps.median_ns:
+    if steps is None or efficiency is None or len(efficiency.steps) < steps.count:  # only the first of very many steps
         return None
-    least, count = _FACTOR * steps.median_ns, len(efficiency.steps)
-    if count < steps.count:  # only the first of very many steps are listed
-        return None
-    slow = [step for step in efficiency.steps if step.window_ns >= least]
-    usual = [step for step in efficiency.steps if step.window_ns < least]
-    if not slow or count < _FEWEST_STEPS or len(slow) > _MOST_SLOW * count:
-        return None
-    found = SlowSteps(slow, usual, steps.median_ns)
-    return found if found.share >= _LEAST_SHARE else None
+    medians = {kind.name: kind.median_ns for kind in steps.kinds}
+    if len(medians) < 2:
+        medians = {} if steps.turns_ns is not None else {step.kind: steps.median_ns for step in efficiency.steps[:1]}
+    candidates = []
+    for kind, median in medians.items():
+        own = [step for step in efficiency.steps if step.kind == kind]
+        slow = [step for step in own if step.window_ns >= _FACTOR * median]
+        usual = [step for step in own if step.window_ns < _FACTOR * median]
+        if median and slow and len(own) >= _FEWEST_STEPS and len(slow) <= _MOST_SLOW * len(own):
+            others = [step for step in efficiency.steps if step.kind != kind]
+            candidates.append(SlowSteps(slow, usual, median, others))
+    found = max(candidates, key=lambda each: each.excess_ns, default=None)
+    return found if found is not None and found.share >= _LEAST_SHARE else None
 
 
 def describe_slow(found: SlowSteps, name: str) -> str:
     """Return how many steps are slow, and how long they take."""
-    which = list_numbers([step.number for step in found.slow])
+    which, kind = list_numbers([step.number for step in found.slow]), found.slow[0].kind if found.others else ""
     takes = f"{name} {which} takes {_format_times(found.slow)}"
     if len(found.slow) > 1:
-        count = f"{len(found.slow):,} of {count_noun(len(found.slow) + len(found.usual), 'step')}"
+        count = f"{len(found.slow):,} of {len(found.slow) + len(found.usual):,} {name_kind(kind, 'steps')}"
         takes = f"{count} ({which}) take {_format_times(found.slow)}"
-    return f"{takes}, the median {name} {format_time(found.median_ns)}"
+    return f"{takes}, the median {name_kind(kind, name)} {format_time(found.median_ns)}"
 
 
 def locate_slowest(summary: JobSummary, found: SlowSteps) -> tuple[int, int] | None:
@@ -109,10 +118,13 @@ def locate_slowest(summary: JobSummary, found: SlowSteps) -> tuple[int, int] | N
     low, high = efficiency.steps_ns
     if high - low != found.whole_ns:
         return None
-    steps = sorted([*found.slow, *found.usual], key=lambda step: step.number)
+    steps = sorted(efficiency.steps, key=lambda step: step.number)
     ends = [low, *(low + end for end in accumulate(step.window_ns for step in steps))]
-    last = len(steps) - (len(found.slow) > 1)
-    at = max(range(last), key=lambda at: steps[at].window_ns)
+    slow = {step.number for step in found.slow}
+    places = [at for at, step in enumerate(steps) if step.number in slow]
+    if len(places) > 1 and places[-1] == len(steps) - 1:
+        places.pop()
+    at = max(places, key=lambda at: steps[at].window_ns)
     return ends[max(at - 1, 0)], ends[min(at + 2, len(steps))]
 
 
@@ -130,7 +142,8 @@ def describe_extra(found: SlowSteps) -> str:
 
 def are_host_bound(found: SlowSteps) -> bool:
     """Return whether the slow steps have most of the host-bound time of all steps."""
-    of_slow, of_usual = (_sum_parts(steps)[PARTS["host_ns"]] for steps in (found.slow, found.usual))
+    usual = [*found.usual, *found.others]
+    of_slow, of_usual = (_sum_parts(steps)[PARTS["host_ns"]] for steps in (found.slow, usual))
     return of_slow > of_usual
 
 
@@ -138,7 +151,8 @@ def describe_usual(found: SlowSteps) -> str:
     """Return where the GPU time of the usual steps goes, and the option that selects the most of them in a row."""
     shares = _list_shares(_sum_parts(found.usual))
     first, last = _find_longest_run(found)
-    times = f"the other {count_noun(len(found.usual), 'step')} ({_format_times(found.usual)})"
+    noun = name_kind(found.usual[0].kind if found.others else "", "step" if len(found.usual) == 1 else "steps")
+    times = f"the other {len(found.usual):,} {noun} ({_format_times(found.usual)})"
     what = f": {', '.join(shares)} of GPU time" if shares else ""
     count = last - first + 1
     which = "them" if count == len(found.usual) else f"{count:,} of them"

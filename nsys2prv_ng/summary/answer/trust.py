@@ -72,6 +72,8 @@ def _describe_steps(summary: JobSummary, slow: SlowSteps | None) -> list[str]:
         texts.append(text + (similar if steps.similarity < _LEAST_SIMILAR else ""))
     if steps.count < _FEW_STEPS:
         texts.append(f"only {count_noun(steps.count, 'step')}: how much steps vary is hardly known")
+    elif len(steps.kinds) > 1:
+        texts.append(f"steps are of {len(steps.kinds)} kinds: savings are means over all of them")
     elif steps.spread > _MOST_SPREAD and slow is None:
         times = f"{format_time(steps.min_ns)} to {format_time(steps.max_ns)}"
         texts.append(f"steps differ much ({times}): no step is typical, and savings are means")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,7 @@ def sum_efficiency(job: Job, efficiency: Efficiency, saved: Savings = _NOT_PLAYE
     if whole.devices is None and whole.host is None:
         return None
     steps, work = efficiency.steps, efficiency.at_work
-    by_step = [] if steps is None else list(zip(steps.number.tolist(), steps.host_length.tolist(), strict=True))
+    columns = [] if steps is None else [steps.number.tolist(), steps.host_length.tolist(), _name_kinds(steps)]
     return numbers.EfficiencyNumbers(
         **_rate(whole, saved.whole),
         windows_ns=[(low - job.scope.origin, high - job.scope.origin) for low, high in efficiency.windows],
@@ -44,8 +46,8 @@ def sum_efficiency(job: Job, efficiency: Efficiency, saved: Savings = _NOT_PLAYE
         in_work=_rate_window(efficiency.in_work, saved.in_work),
         work_ns=None if work is None else (work[0] - job.scope.origin, work[1] - job.scope.origin),
         steps=[
-            numbers.StepEfficiency(**_rate(times), number=number, host_ns=host_ns)
-            for times, (number, host_ns) in zip(efficiency.by_step, by_step, strict=False)
+            numbers.StepEfficiency(**_rate(times), number=number, host_ns=host_ns, kind=kind)
+            for times, (number, host_ns, kind) in zip(efficiency.by_step, zip(*columns, strict=True), strict=False)
         ],
         ranges=[
             numbers.RangeEfficiency(**_rate(times), domain=domain, name=name, occurrences=occurrences, tasks=tasks)
@@ -181,7 +183,48 @@ def sum_steps(job: Job, efficiency: Efficiency, waiting: WaitingInRanges) -> num
         drift=_measure_drift(length),
         turns_ns=find_turns(length),
         ranks=_list_ranks(job, steps, waiting),
+        kinds=_list_kinds(steps, efficiency.by_step),
     )
+
+
+def _name_kinds(steps: Steps) -> list[str]:
+    """Return the name of each step's kind."""
+    return [steps.kinds[kind] for kind in steps.kind.tolist()]
+
+
+def _list_kinds(steps: Steps, by_step: Sequence[WindowTimes]) -> list[numbers.StepKind]:
+    """Return the kinds of the steps (m), of which the first ones were measured; none if there is only one."""
+    length, kinds = steps.length, np.unique(steps.kind).tolist()
+    found = []
+    for number in kinds if len(kinds) > 1 or steps.batches.size else []:
+        chosen = np.flatnonzero(steps.kind == number)
+        measured = [by_step[at] for at in chosen.tolist() if at < len(by_step)]
+        batches = steps.batches[chosen]
+        amounts = [None if (column < 0).any() else int(column.sum()) for column in batches.T]
+        found.append(
+            numbers.StepKind(
+                name=steps.kinds[number],
+                count=chosen.size,
+                total_ns=int(length[chosen].sum()),
+                median_ns=_find_median(length[chosen]),
+                losses=_add_losses(measured) if len(measured) == chosen.size else None,
+                **dict(zip(_AMOUNTS, amounts, strict=False)),
+            )
+        )
+    return sorted(found, key=lambda kind: -kind.total_ns)
+
+
+_AMOUNTS = ("context_requests", "context_tokens", "generation_requests", "generation_tokens")
+
+
+def _add_losses(windows: Sequence[WindowTimes]) -> numbers.Losses | None:
+    """Return the parts of several windows of the same GPUs as those of one; None without GPUs."""
+    losses = [_list_losses(times, times.devices) for times in windows if times.devices is not None]
+    if not losses or len(losses) < len(windows):
+        return None
+    names = [name for name, ns in vars(losses[0]).items() if isinstance(ns, int) and name != "devices"]
+    sums = {name: sum(getattr(each, name) for each in losses) for name in names}
+    return replace(losses[0], compute_by_class={}, **sums)
 
 
 def _find_window(job: Job, steps: Steps) -> tuple[int, int]:

@@ -143,6 +143,8 @@ class StepEfficiency(WindowEfficiency):
     number: int = 0
     host_ns: int = 0
     """Length of the step on the hosts: of its longest range on any task."""
+    kind: str = ""
+    """Name of its kind; "" if all steps are of one kind, and in summaries of older versions."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -195,6 +197,23 @@ class StepOfRank(ValueClass):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
+class StepKind(ValueClass):
+    """The steps of one kind (steps/kinds.py): their lengths, and the requests and tokens of their batches."""
+
+    name: str
+    count: int
+    total_ns: int
+    median_ns: int
+    losses: Losses | None = None
+    """Time of all GPUs in these steps; None without GPUs, or if not each of the steps was measured."""
+    context_requests: int | None = None
+    """By the markers of a serving engine; None if these do not have them."""
+    context_tokens: int | None = None
+    generation_requests: int | None = None
+    generation_tokens: int | None = None
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class StepNumbers(ValueClass):
     """The steps of a program after its warm-up, or those that the user chose.
 
@@ -235,3 +254,5 @@ class StepNumbers(ValueClass):
     ranks: list[StepOfRank]
     turns_ns: tuple[int, int] | None = None
     """Medians of short and of long steps, if they alternate."""
+    kinds: list[StepKind] = field(default_factory=list)
+    """The longest time first; empty if all steps are of one kind, and in summaries of older versions."""

@@ -145,6 +145,7 @@ def describe_parts(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> 
 def describe_steps(steps: StepNumbers) -> str:
     """Return how long steps take, how they differ, and which ranks are fastest and slowest without waiting."""
     times = f"{name_steps(steps)}: median {format_time(steps.median_ns)}"
+    times += " of all kinds" if len(steps.kinds) > 1 else ""
     if steps.count > 1:
         if steps.turns_ns is not None:
             short, long = map(format_time, steps.turns_ns)

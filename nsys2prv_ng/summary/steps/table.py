@@ -1,13 +1,14 @@
-"""Makes the tables of slow steps against the usual ones: parts that add up to the step, and what differs by name."""
+"""Makes the tables of kinds of steps and of slow steps: parts that add up to the step, and what differs by name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nsys2prv_ng.summary.efficiency.windows import PARTS
+from nsys2prv_ng.summary.efficiency.numbers import StepKind, StepNumbers
+from nsys2prv_ng.summary.efficiency.windows import PARTS, list_parts
 from nsys2prv_ng.summary.steps.numbers import IdlePart, SlowStepNumbers, StepChange, StepPart
-from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, join_first
-from nsys2prv_ng.text.grid import Cell, Column, Grid, Name, Ns, NsChange, Share, make_columns
+from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, format_percent, join_first
+from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, NsChange, Share, make_columns
 from nsys2prv_ng.text.names import NO_RANGE, USER_CODE, clean_name
 
 _LEAST = 0.01
@@ -23,6 +24,12 @@ def list_slow_tables(numbers: SlowStepNumbers) -> list[Grid]:
     return [_tabulate_parts(numbers), _tabulate_changes(numbers)]
 
 
+def list_kind_tables(steps: StepNumbers | None) -> list[Grid]:
+    """Return how many steps each kind has and how long they take, and the parts of their time; none for one kind."""
+    kinds = [] if steps is None else steps.kinds
+    return [_tabulate_kinds(kinds), _tabulate_kind_parts(kinds)] if kinds else []
+
+
 def list_numbers(numbers: Sequence[int]) -> str:
     """Return the numbers of steps as ranges, with dots after the first ones: 3-5, 9, ..."""
     return join_first(format_number_ranges(numbers).split(","), _MOST_NUMBERS)
@@ -33,6 +40,90 @@ def _describe(numbers: SlowStepNumbers) -> str:
     which = list_numbers(numbers.slow)
     slow = f"Slow step {which}" if len(numbers.slow) == 1 else f"Slow steps {which}"
     return f"{slow} against {count_noun(len(numbers.usual), 'usual step')}"
+
+
+# ---- kinds -----------------------------------------------------------------------------------------------------------
+
+
+_SUFFIXES = ("with ", "that ")
+"""How names of kinds begin that follow their noun."""
+_LEAST_PART = 0.005
+"""Least share of a kind's time of a part with a row of its own: the half of a percent of tabulate_parts."""
+_MOST_NAMED = 3
+"""Most kinds in a sentence: the table has all."""
+
+
+def name_kind(kind: str, noun: str) -> str:
+    """Return a noun with the kind that it is of: "decode steps", "steps with 12 more kernels"."""
+    text = clean_name(kind)
+    return " ".join(filter(None, [noun, text] if text.startswith(_SUFFIXES) else [text, noun]))
+
+
+def describe_kinds(steps: StepNumbers | None) -> str:
+    """Return how many steps of each kind there are and what they take, and their main parts if these differ."""
+    kinds = [] if steps is None or len(steps.kinds) < 2 else steps.kinds
+    whole, count = sum(kind.total_ns for kind in kinds), sum(kind.count for kind in kinds)
+    parts = [max(list_parts(kind.losses), key=lambda part: part.ns) if kind.losses else None for kind in kinds]
+    differ = None not in parts and len({part.label for part in parts if part is not None}) > 1
+    texts = []
+    for kind, part in zip(kinds[:_MOST_NAMED], parts, strict=False):
+        share = format_percent(kind.total_ns, whole)
+        text = f"{clean_name(kind.name)}: {kind.count:,} of {count:,} steps, {share} of the time"
+        if differ and part is not None and kind.losses is not None:
+            gpu_ns = kind.total_ns * kind.losses.devices
+            text += f", {part.label} {format_percent(part.ns, gpu_ns)} of it"
+        texts.append(text)
+    more = [count_noun(len(kinds) - _MOST_NAMED, "more kind")] if len(kinds) > _MOST_NAMED else []
+    return "; ".join([*texts, *more])
+
+
+_AMOUNTS = {
+    "context requests": "context_requests",
+    "context tokens": "context_tokens",
+    "generation requests": "generation_requests",
+    "generated tokens": "generation_tokens",
+}
+
+
+def _tabulate_kinds(kinds: Sequence[StepKind]) -> Grid:
+    """Return the number of steps of each kind, their lengths, and the batches of a serving engine."""
+    whole = sum(kind.total_ns for kind in kinds)
+    rows: list[list[Cell]] = []
+    for kind in kinds:
+        times: list[Cell] = [Ns(kind.median_ns), Ns(kind.total_ns / kind.count), Share(kind.total_ns, whole)]
+        known = [getattr(kind, field) for field in _AMOUNTS.values()]
+        rows.append(
+            [Name(kind.name), Count(kind.count), *times, *("" if number is None else Count(number) for number in known)]
+        )
+    columns = make_columns("kind", "steps", "median", "mean", "share of time")
+    columns += [Column(title, optional=True) for title in _AMOUNTS]
+    return Grid(caption="Kinds of steps", columns=columns, rows=rows, more="kinds")
+
+
+def _tabulate_kind_parts(kinds: Sequence[StepKind]) -> Grid:
+    """Return the parts of the mean step of each kind: they add up to it."""
+    means = {}
+    for kind in kinds:
+        if kind.losses is not None:
+            steps = kind.count * kind.losses.devices
+            means[kind.name] = {part.label: part.ns / steps for part in list_parts(kind.losses)}
+    wholes = [sum(parts.values()) for parts in means.values()]
+    shown: dict[str, list[float]] = {}
+    rest = [0.0] * len(wholes)
+    for label in dict.fromkeys(label for parts in means.values() for label in parts):
+        times = [parts.get(label, 0.0) for parts in means.values()]
+        if any(ns >= _LEAST_PART * whole for ns, whole in zip(times, wholes, strict=True)):
+            shown[label] = times
+        else:
+            rest = [sum(both) for both in zip(rest, times, strict=True)]
+    shown |= {"smaller parts": rest} if any(rest) else {}
+    rows: list[list[Cell]] = [[label, *(Ns(round(ns)) for ns in times)] for label, times in shown.items()]
+    return Grid(
+        caption="Where the time of each kind goes, mean time per GPU and step",
+        columns=make_columns("part", *map(clean_name, means)),
+        rows=rows,
+        footer=[["step", *(Ns(round(ns)) for ns in wholes)]] if rows else [],
+    )
 
 
 # ---- parts -----------------------------------------------------------------------------------------------------------
