@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from nsys2prv_ng.comparison.model import Comparability, Finding, Side
+from nsys2prv_ng.comparison.work import match_steps
 from nsys2prv_ng.report.diagnostics import REMEDY
 from nsys2prv_ng.summary.efficiency.windows import find_most_compute
 from nsys2prv_ng.summary.job import JobFacts, JobSummary
@@ -169,13 +170,17 @@ def _find_other_choices(sides: Sequence[Side]) -> Iterator[Finding]:
 
 
 def _find_other_steps(sides: Sequence[Side]) -> Iterator[Finding]:
+    """Yield a finding if some side has no steps, or steps that are not the same work as those of the first."""
     steps = [(side, side.summary.steps) for side in sides]
-    names = [(side, "" if numbers is None else clean_name(numbers.name)) for side, numbers in steps]
-    findings = list(_compare("steps", names, WARNING, frozenset(("steps",)), nothing="none"))
-    yield from findings
-    if not findings:
+    found = [side.summary for side, numbers in steps if numbers is not None]
+    if len(found) == len(sides) and all(match_steps(found[0], other).a_steps for other in found[1:]):
         counts = [(side, numbers.count) for side, numbers in steps if numbers is not None]
         yield from _compare("number of steps", counts, NOTE)
+    elif found:
+        names = [(side, "" if numbers is None else clean_name(numbers.name)) for side, numbers in steps]
+        findings = list(_compare("steps", names, WARNING, frozenset(("steps",)), nothing="none"))
+        same = f"steps: by {clean_name(str(names[0][1]))}, which are not the same work on all sides"
+        yield from findings or [Finding(WARNING, same, frozenset(("steps",)))]
 
 
 # ---- how it was traced -----------------------------------------------------------------------------------------------

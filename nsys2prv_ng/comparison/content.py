@@ -60,7 +60,7 @@ def list_parts(pair: Pair, most: int | None = None, *, shows_all: bool) -> list[
     if rest.a_ns or rest.b_ns:
         rows.append(rest)
     verdict = pair.verdict
-    name = "median step" if verdict.measure == "step" else "capture"
+    name = f"{verdict.average} step" if verdict.measure == "step" else "capture"
     differs = verdict.kind in ("faster", "slower")
     return [*rows, BudgetRow(name, verdict.a_ns, verdict.b_ns, pair.difference_ns, verdict.p, differs)]
 
