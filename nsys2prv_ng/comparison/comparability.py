@@ -173,7 +173,7 @@ def _find_other_steps(sides: Sequence[Side]) -> Iterator[Finding]:
     """Yield a finding if some side has no steps, or steps that are not the same work as those of the first."""
     steps = [(side, side.summary.steps) for side in sides]
     found = [side.summary for side, numbers in steps if numbers is not None]
-    if len(found) == len(sides) and all(match_steps(found[0], other).a_steps for other in found[1:]):
+    if len(found) == len(sides) and all(all(match_steps(found[0], other).sizes) for other in found[1:]):
         counts = [(side, numbers.count) for side, numbers in steps if numbers is not None]
         yield from _compare("number of steps", counts, NOTE)
     elif found:

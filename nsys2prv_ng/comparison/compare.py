@@ -41,8 +41,8 @@ def compare_sides(sides: Sequence[Side], scaling: str | None = None) -> Comparis
 def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
     """Compare two sides, without the prevented tables."""
     by_step = has_steps(a) and has_steps(b) and "steps" not in prevented
-    work = match_steps(a.summary, b.summary) if has_steps(a) and has_steps(b) else None
-    sizes = work.sizes if by_step and work is not None else (1, 1)
+    work = match_steps(a.summary, b.summary)
+    sizes = work.sizes if by_step else (1, 1)
     samples: Samples = "captures" if a.captures or b.captures else "steps"
     before, after = (
         budget.list_captures(side.every, by_step=by_step, size=size)
@@ -78,7 +78,8 @@ def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
         units=find_units(a.summary, b.summary, verdict) if has_units else None,
         changes=changes,
         prediction=find_prediction(a, b, verdict, rows, changes, cause, allowed, sizes) if explains else None,
-        work=work,
+        shared=work.shared,
+        step=work.step,
     )
 
 
@@ -97,6 +98,7 @@ def _measure(side: Side, size: int) -> SideNumbers:
         gpus=len(summary.gpus),
         step_name=None if summary.steps is None else summary.steps.name,
         step_delimiter="" if summary.steps is None else summary.steps.delimiter,
+        group=size,
         step_ns=steps,
         step_median_ns=statistics.find_median(samples) if samples else None,
         step_mean_ns=statistics.find_average(samples, "mean") if samples else None,
@@ -121,7 +123,7 @@ def _decide(a: budget.Windows, b: budget.Windows, samples: Samples, *, by_step: 
         return verdict
     change = sum(b.ns) * len(a.ns) / (sum(a.ns) * len(b.ns)) - 1
     agrees = verdict.kind in ("faster", "slower") and change * verdict.change > 0
-    if agrees or abs(change) < statistics.NOISE:
+    if agrees or min(abs(change), abs(change - verdict.change)) < statistics.NOISE:
         return verdict
     of_means = _judge(a.ns, b.ns, "mean", measure, samples, statistics.compare_means)
     return verdict if of_means.kind == "no difference" and not verdict.is_significant else of_means

@@ -63,8 +63,10 @@ class SideNumbers(ValueClass):
     """None if no steps were found."""
     step_delimiter: str
     """What recurs at the end of steps that no NVTX ranges mark; else ""."""
+    group: int
+    """How many steps that follow each other are compared as one, since they are the work of a step of the other side."""
     step_ns: list[int]
-    """Length of each step after the warm-up (summary: `efficiency.steps`), or of so many of them as `work` states."""
+    """Length of each step, or group of steps, after the warm-up (summary: `efficiency.steps`)."""
     step_median_ns: int | None
     """Median of the steps; with several captures, the median of their medians."""
     step_mean_ns: int | None
@@ -184,23 +186,6 @@ class SharedCount(ValueClass):
 
 
 @dataclass(eq=False, repr=False)
-class StepMatch(ValueClass):
-    """How many steps of each side are the same work, and are compared."""
-
-    a_steps: int
-    """0 if it is not known, also in b."""
-    b_steps: int
-    shared: list[SharedCount]
-    """What shows it; if it is not known, what has most time of all that is shared. Empty for ranges of one name."""
-    step: str
-    """If it is not known: a range of both sides that `--step` takes as the steps; "" without one."""
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        return self.a_steps, self.b_steps
-
-
-@dataclass(eq=False, repr=False)
 class Pair(ValueClass):
     """Two sides compared."""
 
@@ -225,8 +210,16 @@ class Pair(ValueClass):
     """What explains most of the difference, the largest change first; empty if nothing exceeds noise."""
     prediction: Prediction | None
     """None unless one side is slower, and a change of what differs would save something measurable."""
-    work: StepMatch | None
-    """None unless both sides have steps."""
+    shared: list[SharedCount]
+    """What shows how many steps are the same work. If that is not known, what has most time of all that both sides
+    have. Empty for ranges of one name, and without steps."""
+    step: str
+    """If it is not known: a range of both sides that `--step` takes as the steps; "" without one."""
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many steps of each side are compared as one."""
+        return self.a.group, self.b.group
 
     def name_notes(self, quote: Callable[[str], str]) -> list[str]:
         """Return the notes with the names of the sides. `quote`: makes a name part of a sentence."""

@@ -100,7 +100,7 @@ def state_verdict(pair: Pair, quote: Quote) -> str:
     before, after = format_time(verdict.a_ns), format_time(verdict.b_ns)
     if verdict.measure == "capture":
         times = f"{after} from the first to the last work of GPUs instead of {before}"
-    elif is_converted(pair):
+    elif max(pair.sizes) > 1:
         times = f"{after} instead of {before} for the same work"
     else:
         unit = "step" if pair.a.step_delimiter else quote(pair.a.step_name or "step")
@@ -120,15 +120,12 @@ def state_verdict(pair: Pair, quote: Quote) -> str:
     return f"{b} takes {times}, but {_explain_doubt(pair, quote)}{_state_ranges(pair, a, b)}"
 
 
-def is_converted(pair: Pair) -> bool:
-    """Return whether one step of a run is compared with several of the other."""
-    return pair.work is not None and max(pair.work.sizes) > 1
-
-
 def _explain_doubt(pair: Pair, quote: Quote) -> str:
     """Return why the verdict is inconclusive, as the rest of a sentence."""
     if pair.verdict.measure == "capture" and pair.a.step_ns and pair.b.step_ns:
-        return f"their steps are not known to be the same work{_state_mismatch(pair, quote)}"
+        counts = _list_counts(pair, quote) or "they have no kernel, copy or call in common"
+        remedy = f"; --step {quote(cut_middle(pair.step, _NAME))} compares both by it" if pair.step else ""
+        return f"their steps are not known to be the same work ({counts}){remedy}"
     if pair.verdict.measure == "capture":
         lacking = "either run" if not (pair.a.step_ns or pair.b.step_ns) else "one of the runs"
         return f"no steps were found in {lacking}"
@@ -139,19 +136,9 @@ def _explain_doubt(pair: Pair, quote: Quote) -> str:
     return f"{samples[0]} and {samples[1]} {noun} are too few (p < {LEVEL} needs at least {FEWEST} {noun} per run)"
 
 
-def _state_mismatch(pair: Pair, quote: Quote) -> str:
-    """Return what contradicts, and the range that decides, as the rest of a sentence."""
-    if pair.work is None:
-        return ""
-    counts = _list_counts(pair, quote)
-    text = f" ({counts})" if counts else " (they have no kernel, copy or call in common)"
-    return text + (f"; to compare {quote(pair.work.step)}: --step '{pair.work.step}'" if pair.work.step else "")
-
-
 def _list_counts(pair: Pair, quote: Quote) -> str:
     """Return how often a step of each run has what both have."""
-    shared = [] if pair.work is None else pair.work.shared
-    counts = [(quote(cut_middle(each.name, _NAME)), *map(format_count, (each.a, each.b))) for each in shared]
+    counts = [(quote(cut_middle(each.name, _NAME)), *map(format_count, (each.a, each.b))) for each in pair.shared]
     return ", ".join(f"{name} {a} and {b} times" for name, a, b in counts)
 
 
@@ -175,10 +162,10 @@ def state_units(pair: Pair, quote: Quote) -> str:
     """Return a sentence on how much work steps are; "" if a step has equally many units on both sides."""
     units, verdict = pair.units, pair.verdict
     a, b = _quote_runs(pair, quote)
-    if pair.work is not None and is_converted(pair):
-        size_a, size_b = pair.work.sizes
-        one, other, size = (b, a, size_a) if size_a > 1 else (a, b, size_b)
-        return f"one step of {one} holds {size:,} of {other} ({_list_counts(pair, quote)}): times are of so much work"
+    if max(pair.sizes) > 1:
+        one, other = (b, a) if pair.a.group > 1 else (a, b)
+        holds = f"one step of {one} holds {max(pair.sizes):,} of {other} ({_list_counts(pair, quote)} in a step)"
+        return f"{holds}: times are of so much work"
     if units is None:
         return ""
     name = quote(cut_middle(units.range, _NAME))
@@ -302,20 +289,17 @@ def _describe_scenario(change: what.Change, run: str, quote: Quote) -> str:
 
 def describe_runs(pair: Pair, quote: Quote) -> list[str]:
     """Return what each run is, and its steps, with the confidence limits of their median."""
-    sizes = (1, 1) if pair.work is None else pair.work.sizes
-    return [_describe_side(*run, quote) for run in zip((pair.a, pair.b), _quote_runs(pair, quote), sizes, strict=True)]
+    return [_describe_side(*run, quote) for run in zip((pair.a, pair.b), _quote_runs(pair, quote), strict=True)]
 
 
-def _describe_side(side: SideNumbers, name: str, size: int, quote: Quote) -> str:
-    """Return what a run is. `size`: how many of its steps are compared as one."""
+def _describe_side(side: SideNumbers, name: str, quote: Quote) -> str:
     texts = [count_noun(side.gpus, "GPU"), count_noun(side.ranks, "rank")]
     medians = [each.step_median_ns for each in side.captures if each.step_median_ns is not None]
     if side.step_median_ns is not None and side.step_mean_ns is not None:
         is_repeated = len(side.captures) > 1
-        steps = f"{len(side.step_ns):,} times {size:,} steps" if size > 1 else count_noun(len(side.step_ns), "step")
-        by = f" by kernels, {quote(side.step_delimiter)}" if side.step_delimiter else f" {quote(side.step_name or '')}"
-        samples = count_noun(len(medians), "capture") if is_repeated else f"{steps}{by}"
-        texts.append(f"median of {samples} {format_time(side.step_median_ns)}")
+        samples = f"median of {count_noun(len(medians), 'capture')}"
+        texts.append(samples if is_repeated else f"{describe_steps(side, quote)}, median")
+        texts[-1] += f" {format_time(side.step_median_ns)}"
         if is_repeated:
             texts.append(f"{format_time(min(medians))} to {format_time(max(medians))}")
         elif abs(side.step_mean_ns - side.step_median_ns) >= NOISE * side.step_median_ns:
@@ -323,6 +307,16 @@ def _describe_side(side: SideNumbers, name: str, size: int, quote: Quote) -> str
     low, high = side.step_median_low_ns, side.step_median_high_ns
     limits = "" if low is None or high is None else f" ({format_time(low)} to {format_time(high)} at 95%)"
     return f"{name}: {', '.join(texts)}{limits}"
+
+
+def describe_steps(side: SideNumbers, quote: Quote) -> str:
+    """Return how many steps a side has, or groups of steps, and what marks them."""
+    count = (
+        f"{len(side.step_ns):,} times {side.group:,} steps" if side.group > 1 else count_noun(len(side.step_ns), "step")
+    )
+    if side.step_delimiter:
+        return f"{count} by kernels ({quote(cut_middle(side.step_delimiter, _LABEL))} delimits them)"
+    return f"{count} {quote(cut_middle(side.step_name or '', _LABEL))}"
 
 
 _FACTOR = 10

@@ -23,7 +23,7 @@ from fractions import Fraction
 from math import log
 from typing import NamedTuple
 
-from nsys2prv_ng.comparison.model import SharedCount, StepMatch, Verdict, WorkUnits
+from nsys2prv_ng.comparison.model import SharedCount, Verdict, WorkUnits
 from nsys2prv_ng.comparison.sides import covers_its_steps
 from nsys2prv_ng.source_names import CUDA_API
 from nsys2prv_ng.steps.numbered_names import is_step
@@ -76,16 +76,25 @@ class _Shared(NamedTuple):
         return abs(log(self.b / (self.a * ratio))) <= _ALIKE
 
 
+class StepMatch(NamedTuple):
+    """How many steps of each side are the same work; zeros if it is not known. `shared`, `step`: as in Pair."""
+
+    sizes: tuple[int, int]
+    shared: list[SharedCount]
+    step: str
+
+
 def match_steps(a: JobSummary, b: JobSummary) -> StepMatch:
-    """Return how many steps of each side are the same work. Both sides have steps."""
-    assert a.steps is not None and b.steps is not None
+    """Return how many steps of each side are the same work."""
+    if a.steps is None or b.steps is None:
+        return StepMatch((0, 0), [], find_common_steps([a, b]))
     if a.steps.name == b.steps.name and not (a.steps.delimiter or b.steps.delimiter):
-        return StepMatch(1, 1, [], "")
+        return StepMatch((1, 1), [], "")
     shared = sorted(_list_shared(a, b), key=lambda each: (-each.share, each.name))
     sizes = _choose_sizes(shared, a, b)
     shown = [each for each in shared if each.agrees(sizes[0] / sizes[1])][:1] if all(sizes) else shared[:_MOST_SHOWN]
     counts = [SharedCount(each.name, each.a, each.b) for each in shown]
-    return StepMatch(*sizes, counts, "" if all(sizes) else _find_common_range([a, b]))
+    return StepMatch(sizes, counts, "" if all(sizes) else _find_common_range([a, b]))
 
 
 def _choose_sizes(shared: Sequence[_Shared], a: JobSummary, b: JobSummary) -> tuple[int, int]:
