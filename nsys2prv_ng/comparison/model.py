@@ -64,7 +64,7 @@ class SideNumbers(ValueClass):
     step_delimiter: str
     """What recurs at the end of steps that no NVTX ranges mark; else ""."""
     group: int
-    """How many steps that follow each other are compared as one, since they are the work of a step of the other side."""
+    """How many steps that follow each other are compared as one, as much work as a step of the other side."""
     step_ns: list[int]
     """Length of each step, or group of steps, after the warm-up (summary: `efficiency.steps`)."""
     step_median_ns: int | None
