@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from nsys2prv_ng.comparison.model import SharedCount, Verdict, WorkUnits
 from nsys2prv_ng.comparison.sides import covers_its_steps
+from nsys2prv_ng.paraver.value_tables import COMMUNICATION_CLASSES, KERNEL_CLASSES
 from nsys2prv_ng.source_names import CUDA_API
 from nsys2prv_ng.steps.numbered_names import is_step
 from nsys2prv_ng.summary.job import JobSummary
@@ -48,6 +49,8 @@ _SOME = 0.25
 _MOST_TRIED = 50
 """Most ratios that are tried: those of the names with most time."""
 _INPUT = "Memcpy host to device"
+_COMMUNICATION = {KERNEL_CLASSES[number] for number in COMMUNICATION_CLASSES}
+"""Classes of kernels that mostly wait for other ranks, so that their time is no measure of work."""
 _SAME_INPUT = 0.1
 """Most by which bytes of input differ from a ratio. A choice: in `ppo`, 0.09 are of what not every step copies."""
 _MOST_SHOWN = 2
@@ -181,7 +184,8 @@ _Sums = dict[tuple[str, str], tuple[float, float]]
 
 
 def _sum_operations(summary: JobSummary) -> _Sums:
-    rows = [(each.name, each.kernel_class, each.count, each.total_ns) for each in summary.kernels]
+    kernels = [each for each in summary.kernels if each.kernel_class not in _COMMUNICATION]
+    rows = [(each.name, each.kernel_class, each.count, each.total_ns) for each in kernels]
     rows += [(each.operation, "", each.count, each.total_ns) for each in summary.memory_operations]
     return _sum_up(rows, _count_steps(summary) * max(1, len(summary.gpus)))
 
