@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import shutil
+import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -271,17 +274,31 @@ def of_program(folder: Path, unpacked: Unpacked, name: str) -> list[list[Path]]:
 @pytest.mark.all_sets
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "step", "change"), [("solver", "cycle", -0.75), ("ppo", "rollout", -0.73)])
-def test_programs(shared_reports: Path, unpacked: Unpacked, name: str, step: str, change: float) -> None:
-    """Without a name of the steps, the verdict is that of the named steps, or none: never the opposite."""
+def test_programs(
+    shared_reports: Path, unpacked: Unpacked, tmp_path: Path, name: str, step: str, change: float
+) -> None:
+    """With ranges, and without: the verdict is that of the named steps, or none."""
     sides = of_program(shared_reports, unpacked, name)
-    by_name = nsys2prv_ng.compare(sides, step=step, jobs=1).pairs[0]
-    assert by_name.verdict.change == pytest.approx(change, abs=0.01)
+    assert nsys2prv_ng.compare(sides, step=step, jobs=1).pairs[0].verdict.change == pytest.approx(change, abs=0.01)
     found = nsys2prv_ng.compare(sides, jobs=1).pairs[0]
-    if found.verdict.measure == "capture":
-        assert (found.verdict.kind, found.verdict.p, found.step) == ("inconclusive", None, step)
+    assert found.verdict.change == pytest.approx(change, abs=0.02) and found.verdict.kind == "faster"
+    bare = [[drop_ranges(path, tmp_path) for path in side] for side in sides]
+    pair = nsys2prv_ng.compare(bare, jobs=1).pairs[0]
+    if name == "solver":
+        assert (pair.sizes, pair.verdict.kind) == ((100, 1), "faster")
+        assert pair.verdict.change == pytest.approx(change, abs=0.01)
     else:
-        assert found.verdict.change == pytest.approx(change, abs=0.02)
-    # Only one run is summed up by its ranges: then the other one is, too.
+        assert (pair.verdict.kind, pair.verdict.p, pair.step) == ("inconclusive", None, "")
+    # Only one run is summed up by these ranges: then the other one is, too.
     named_run = nsys2prv_ng.summarize(sides[0], step=step, jobs=1)
     again = nsys2prv_ng.compare(named_run, sides[1], labels=["slow", "fast"], jobs=1).pairs[0]
     assert again.verdict.change == pytest.approx(change, abs=0.01) and again.b.step_name == step
+
+
+def drop_ranges(report: Path, folder: Path) -> Path:
+    """Copy a report without its NVTX ranges, so that kernels mark the steps."""
+    copy = folder / report.name
+    shutil.copyfile(report, copy)
+    with closing(sqlite3.connect(copy)) as database, database:
+        database.execute("DELETE FROM NVTX_EVENTS")
+    return copy
