@@ -157,8 +157,6 @@ def test_details_and_all_print_more(saved: list[Path]) -> None:
         done = run("compare", *saved[:2], "-q", *words)
         verdict = "FASTER        `after` is faster than `before`: 90.0 ms per median `step` instead of"
         assert done.stdout.startswith(verdict)
-            "FASTER        `after` is faster than `before`: 90.0 ms per median `step` instead of"
-        )
         assert done.stdout.isascii()
         lengths.append(len(done.stdout.splitlines()))
     assert lengths == sorted(lengths) and lengths[0] <= 25
