@@ -111,6 +111,8 @@ def _find_unlike_captures(sides: Sequence[Side]) -> Iterator[Finding]:
     for side in sides:
         facts = [_describe_capture(capture) for capture in side.every]
         unlike = [name for name in facts[0] if len({each[name] for each in facts}) > 1]
+        steps = [match_steps(side.summary, capture).sizes for capture in side.every if capture.steps is not None]
+        unlike += ["steps"] if "steps" not in unlike and set(steps) > {(1, 1)} else []
         if unlike:
             prevents = frozenset(("steps",)) if "steps" in unlike else frozenset()
             text = f"the captures of {_shorten(side.label)} differ in {', '.join(unlike)}: they do not repeat one run"

@@ -42,6 +42,11 @@ def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
     """Compare two sides, without the prevented tables."""
     by_step = has_steps(a) and has_steps(b) and "steps" not in prevented
     work = match_steps(a.summary, b.summary)
+    by_step = by_step and all(
+        len(list_step_times(capture)) >= size
+        for side, size in zip((a, b), work.sizes, strict=True)
+        for capture in side.every
+    )
     sizes = work.sizes if by_step else (1, 1)
     samples: Samples = "captures" if a.captures or b.captures else "steps"
     before, after = (

@@ -123,13 +123,13 @@ def state_verdict(pair: Pair, quote: Quote) -> str:
 
 def _explain_doubt(pair: Pair, quote: Quote) -> str:
     """Return why the verdict is inconclusive, as the rest of a sentence."""
+    remedy = f"; --step {quote(cut_middle(pair.step, _NAME))} compares both by it" if pair.step else ""
     if pair.verdict.measure == "capture" and pair.a.step_ns and pair.b.step_ns:
         counts = _list_counts(pair, quote) or "they have no kernel, copy or call in common"
-        remedy = f"; --step {quote(cut_middle(pair.step, _NAME))} compares both by it" if pair.step else ""
         return f"their steps are not known to be the same work ({counts}){remedy}"
     if pair.verdict.measure == "capture":
         lacking = "either run" if not (pair.a.step_ns or pair.b.step_ns) else "one of the runs"
-        return f"no steps were found in {lacking}"
+        return f"no steps were found in {lacking}{remedy}"
     samples = [len(side.captures if pair.verdict.samples == "captures" else side.step_ns) for side in (pair.a, pair.b)]
     noun = pair.verdict.samples
     if pair.verdict.p is not None:

@@ -170,12 +170,12 @@ def _list_shared(a: JobSummary, b: JobSummary) -> Iterator[_Shared]:
     """Yield what both sides do on GPUs, or else call."""
     for list_sums in (_sum_operations, _sum_calls):
         before, after = list_sums(a), list_sums(b)
-        names = [name for name in before if name in after and name[0] != OTHERS]
+        names = [name for name in before if name[0] != OTHERS and before[name][1] and after.get(name, (0, 0))[1]]
         whole_a, whole_b = (sum(side[name][1] for name in names) for side in (before, after))
-        if whole_a and whole_b:
-            for name in names:
-                (one, a_ns), (other, b_ns) = before[name], after[name]
-                yield _Shared(name[0], one, other, a_ns, b_ns, a_ns / whole_a, b_ns / whole_b)
+        for name in names:
+            (one, a_ns), (other, b_ns) = before[name], after[name]
+            yield _Shared(name[0], one, other, a_ns, b_ns, a_ns / whole_a, b_ns / whole_b)
+        if names:
             return
 
 
