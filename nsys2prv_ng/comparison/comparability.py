@@ -28,7 +28,7 @@ _BY_PLACE = frozenset(("gpus", "ranks"))
 """Tables with a row for each GPU or rank."""
 _IN_GRAPHS = frozenset(("activity", "kernels", "nccl", "collectives", "waits"))
 """Tables that lack the kernels of graphs that were traced as a whole."""
-_SCALING = frozenset(("scaling",))
+_SCALING, _OF_STEPS = frozenset(("scaling",)), frozenset(("steps",))
 _WHOLE_GRAPHS = (
     "NCCL may be in CUDA graphs of {} that were traced as a whole: efficiencies count them as communication where NCCL "
     "is"
@@ -114,7 +114,7 @@ def _find_unlike_captures(sides: Sequence[Side]) -> Iterator[Finding]:
         steps = [match_steps(side.summary, capture).sizes for capture in side.every if capture.steps is not None]
         unlike += ["steps"] if "steps" not in unlike and set(steps) > {(1, 1)} else []
         if unlike:
-            prevents = frozenset(("steps",)) if "steps" in unlike else frozenset()
+            prevents = _OF_STEPS if "steps" in unlike else frozenset()
             text = f"the captures of {_shorten(side.label)} differ in {', '.join(unlike)}: they do not repeat one run"
             yield Finding(WARNING, text, prevents)
 
@@ -172,17 +172,13 @@ def _find_other_choices(sides: Sequence[Side]) -> Iterator[Finding]:
 
 
 def _find_other_steps(sides: Sequence[Side]) -> Iterator[Finding]:
-    """Yield a finding if some side has no steps, or steps that are not the same work as those of the first."""
-    steps = [(side, side.summary.steps) for side in sides]
-    found = [side.summary for side, numbers in steps if numbers is not None]
-    if len(found) == len(sides) and all(all(match_steps(found[0], other).sizes) for other in found[1:]):
-        counts = [(side, numbers.count) for side, numbers in steps if numbers is not None]
-        yield from _compare("number of steps", counts, NOTE)
-    elif found:
-        names = [(side, "" if numbers is None else clean_name(numbers.name)) for side, numbers in steps]
-        findings = list(_compare("steps", names, WARNING, frozenset(("steps",)), nothing="none"))
-        same = f"steps: by {clean_name(str(names[0][1]))}, which are not the same work on all sides"
-        yield from findings or [Finding(WARNING, same, frozenset(("steps",)))]
+    """Yield a finding if some side has no steps, or steps that are not known to be the work of those of the first."""
+    steps = [side.summary.steps for side in sides]
+    unlike = [side for side in sides[1:] if not all(match_steps(sides[0].summary, side.summary).sizes)]
+    if unlike and any(steps):
+        names = ["none" if numbers is None else clean_name(numbers.name) for numbers in steps]
+        findings = list(_compare("steps", list(zip(sides, names, strict=True)), WARNING, _OF_STEPS))
+        yield from findings or _find_any(unlike, f"steps: {names[0]} of {{}} may be other work", WARNING, _OF_STEPS)
 
 
 # ---- how it was traced -----------------------------------------------------------------------------------------------
