@@ -178,7 +178,7 @@ class WorkUnits(ValueClass):
 
 @dataclass(eq=False, repr=False)
 class SharedCount(ValueClass):
-    """How often a kernel, copy or call that both sides have occurs in a mean step of each, per GPU or process."""
+    """How often a kernel or copy that both sides have occurs in a mean step of each, per GPU."""
 
     name: str
     a: float

@@ -125,7 +125,7 @@ def _explain_doubt(pair: Pair, quote: Quote) -> str:
     """Return why the verdict is inconclusive, as the rest of a sentence."""
     remedy = f"; --step {quote(cut_middle(pair.step, _NAME))} compares both by it" if pair.step else ""
     if pair.verdict.measure == "capture" and pair.a.step_ns and pair.b.step_ns:
-        counts = _list_counts(pair, quote) or "they have no kernel, copy or call in common"
+        counts = _list_counts(pair, quote) or "they have no kernel or copy in common"
         return f"their steps are not known to be the same work ({counts}){remedy}"
     if pair.verdict.measure == "capture":
         lacking = "either run" if not (pair.a.step_ns or pair.b.step_ns) else "one of the runs"

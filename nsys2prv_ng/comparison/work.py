@@ -1,8 +1,8 @@
 """Finds how many steps of two runs are the same work, and the units of work within steps.
 
 Steps that NVTX ranges of one name mark are the same work, whatever they launch. Others are compared by how often a
-step has each kernel, copy or MPI call that both runs have (per GPU, or per process). The ratio k of these counts that
-most of the time agrees on is the ratio of the work if one of these holds:
+step of a GPU has each kernel and copy that both runs have. The ratio k of these counts that most of their time agrees
+on is the ratio of the work if one of these holds:
 
 - The captures have in all k times as many steps: the same work, cut in two ways. What a cure removes has other ratios.
 - At least _NEARLY of this time of both runs agrees. If k is not 1, nothing may occur equally often in a step then,
@@ -19,7 +19,7 @@ with most time stands for all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import log
 from typing import NamedTuple
@@ -27,10 +27,8 @@ from typing import NamedTuple
 from nsys2prv_ng.comparison.model import SharedCount, Verdict, WorkUnits
 from nsys2prv_ng.comparison.sides import covers_its_steps
 from nsys2prv_ng.paraver.value_tables import COMMUNICATION_CLASSES, KERNEL_CLASSES
-from nsys2prv_ng.source_names import CUDA_API
 from nsys2prv_ng.steps.numbered_names import is_step
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.text.formatting import shorten_range_name
 from nsys2prv_ng.text.names import OTHERS
 
@@ -96,25 +94,21 @@ def match_steps(a: JobSummary, b: JobSummary) -> StepMatch:
         return StepMatch((0, 0), [], find_common_steps([a, b]))
     if a.steps.name == b.steps.name and not (a.steps.delimiter or b.steps.delimiter):
         return StepMatch((1, 1), [], "")
-    shared = sorted(_list_shared(a, b), key=lambda each: (-each.share, each.name))
+    shared = _list_shared(a, b)
     sizes = _choose_sizes(shared, a, b)
     shown = [each for each in shared if each.agrees(sizes[0] / sizes[1])][:1] if all(sizes) else shared[:_MOST_SHOWN]
     counts = [SharedCount(each.name, each.a, each.b) for each in shown]
-    return StepMatch(sizes, counts, "" if all(sizes) else _find_common_range([a, b]))
+    return StepMatch(sizes, counts, "" if all(sizes) else _find_common_range(a, b))
 
 
 def _choose_sizes(shared: Sequence[_Shared], a: JobSummary, b: JobSummary) -> tuple[int, int]:
     """Return how many steps of each side are the same work; zeros if that does not show."""
     ratios = [each.b / each.a for each in shared[:_MOST_TRIED]]
-    alike = [[each for each in shared if each.agrees(ratio)] for ratio in ratios]
-    share, ratio, agreeing = max(
-        ((sum(each.share for each in group), ratio, group) for ratio, group in zip(ratios, alike, strict=True)),
-        key=lambda tried: tried[0],
-        default=(0.0, 1.0, []),
-    )
+    tried = [(ratio, [each for each in shared if each.agrees(ratio)]) for ratio in ratios]
+    ratio, agreeing = max(tried, key=lambda one: sum(each.share for each in one[1]), default=(1.0, []))
     whole = round(max(ratio, 1 / ratio))
     sizes = (whole, 1) if ratio >= 1 else (1, whole)
-    if share < _SOME or abs(log(ratio * sizes[1] / sizes[0])) > _WHOLE:
+    if sum(each.share for each in agreeing) < _SOME or abs(log(ratio * sizes[1] / sizes[0])) > _WHOLE:
         return 0, 0
     least = min(sum(each.share_a for each in agreeing), sum(each.share_b for each in agreeing))
     total_a, total_b = (_count_all_steps(side) / size for side, size in zip((a, b), sizes, strict=True))
@@ -144,14 +138,16 @@ def _compare_inputs(a: JobSummary, b: JobSummary) -> list[float]:
 def _has_equal(shared: Sequence[_Shared], ratio: float, a: JobSummary, b: JobSummary) -> bool:
     """Return whether both sides have as many steps in all, or steps have something as often, or ranges disagree."""
     before, after = _list_open(a), _list_open(b)
-    unlike = [
-        name
-        for name in before.keys() & after.keys()
-        if min(before[name].share, after[name].share) >= _COVERS
-        and abs(log(after[name].times / before[name].times / ratio))
-        > _ALIKE + 1 / before[name].total + 1 / after[name].total
-    ]
-    return bool(unlike) or _count_all_steps(a) == _count_all_steps(b) or any(each.agrees(1) for each in shared)
+    both = [(before[name], after[name]) for name in before.keys() & after.keys()]
+    return (
+        _count_all_steps(a) == _count_all_steps(b)
+        or any(each.agrees(1) for each in shared)
+        or any(
+            abs(log(other.times / one.times / ratio)) > _ALIKE + 1 / one.total + 1 / other.total
+            for one, other in both
+            if min(one.share, other.share) >= _COVERS
+        )
+    )
 
 
 def _count_all_steps(summary: JobSummary) -> int:
@@ -166,40 +162,29 @@ def _count_steps(summary: JobSummary) -> int:
     return max(1, summary.steps.count + (0 if covers_its_steps(summary) else summary.steps.warmup))
 
 
-def _list_shared(a: JobSummary, b: JobSummary) -> Iterator[_Shared]:
-    """Yield what both sides do on GPUs, or else call."""
-    for list_sums in (_sum_operations, _sum_calls):
-        before, after = list_sums(a), list_sums(b)
-        names = [name for name in before if name[0] != OTHERS and before[name][1] and after.get(name, (0, 0))[1]]
-        whole_a, whole_b = (sum(side[name][1] for name in names) for side in (before, after))
-        for name in names:
-            (one, a_ns), (other, b_ns) = before[name], after[name]
-            yield _Shared(name[0], one, other, a_ns, b_ns, a_ns / whole_a, b_ns / whole_b)
-        if names:
-            return
+def _list_shared(a: JobSummary, b: JobSummary) -> list[_Shared]:
+    """Return what both sides do on GPUs, the longest time first."""
+    before, after = _sum_operations(a), _sum_operations(b)
+    names = [name for name in before if name[0] != OTHERS and before[name][1] and after.get(name, (0, 0))[1]]
+    whole_a, whole_b = (sum(side[name][1] for name in names) for side in (before, after))
+    shared = [
+        _Shared(name[0], one, other, a_ns, b_ns, a_ns / whole_a, b_ns / whole_b)
+        for name, (one, a_ns), (other, b_ns) in ((name, before[name], after[name]) for name in names)
+    ]
+    return sorted(shared, key=lambda each: (-each.share, each.name))
 
 
-_Sums = dict[tuple[str, str], tuple[float, float]]
-"""Count and time (ns) in a step of a GPU or process, by name and kind."""
-
-
-def _sum_operations(summary: JobSummary) -> _Sums:
+def _sum_operations(summary: JobSummary) -> dict[tuple[str, str], tuple[float, float]]:
+    """Return count and time (ns) in a step of a GPU, by name and class."""
+    parts = _count_steps(summary) * max(1, len(summary.gpus))
     kernels = [each for each in summary.kernels if each.kernel_class not in _COMMUNICATION]
     rows = [(each.name, each.kernel_class, each.count, each.total_ns) for each in kernels]
     rows += [(each.operation, "", each.count, each.total_ns) for each in summary.memory_operations]
-    return _sum_up(rows, _count_steps(summary) * max(1, len(summary.gpus)))
-
-
-def _sum_calls(summary: JobSummary) -> _Sums:
-    rows = [(each.call, "MPI", each.count, each.total_ns) for each in summary.mpi]
-    rows += [(each.name, each.source, each.count, each.total_ns) for each in summary.calls if each.source == CUDA_API]
-    return _sum_up(rows, _count_steps(summary) * max(1, summary.tasks))
-
-
-def _sum_up(rows: Sequence[tuple[str, str, int, int]], parts: int) -> _Sums:
-    counts = sum_by_key(((name, kind), count) for name, kind, count, _ in rows)
-    times = sum_by_key(((name, kind), ns) for name, kind, _, ns in rows)
-    return {key: (count / parts, times[key] / parts) for key, count in counts.items()}
+    sums: dict[tuple[str, str], tuple[float, float]] = {}
+    for name, kind, count, ns in rows:
+        times, total = sums.get((name, kind), (0.0, 0.0))
+        sums[name, kind] = times + count / parts, total + ns / parts
+    return sums
 
 
 # ---- ranges ----------------------------------------------------------------------------------------------------------
@@ -232,26 +217,18 @@ def find_common_steps(sides: Sequence[JobSummary]) -> str:
     return next((name for name in names if all(_has_range(side, name) for side in sides)), "")
 
 
-def _find_common_range(sides: Sequence[JobSummary]) -> str:
-    """Return the range by which `--step` may compare the same work: one of steps, or the one open longest on all sides.
-
-    It is "" without one.
-    """
-    ranges = [_list_open(side) for side in sides]
-    common = [name for name in ranges[0] if all(name in side for side in ranges)]
-    shares = {name: min(side[name].share for side in ranges) for name in common}
-    largest = max(sorted(shares), key=lambda name: shares[name], default="")
-    is_long = largest and shares[largest] >= _LEAST_OPEN
-    return find_common_steps(sides) or (largest if is_long else "")
+def _find_common_range(a: JobSummary, b: JobSummary) -> str:
+    """Return the range by which `--step` may compare the same work: of steps, or the one open longest on both sides."""
+    before, after = _list_open(a), _list_open(b)
+    shares = {name: min(before[name].share, after[name].share) for name in sorted(before.keys() & after.keys())}
+    largest = max(shares, key=lambda name: shares[name], default="")
+    return find_common_steps([a, b]) or (largest if shares.get(largest, 0) >= _LEAST_OPEN else "")
 
 
 def _has_range(summary: JobSummary, step: str) -> bool:
     """Return whether ranges of the name or template of steps may be the steps of a side."""
-    if has_steps_of(summary, step):
-        return True
-    return any(
-        is_step(each.name, step) and all(task.count >= _FEWEST for task in each.tasks) for each in summary.ranges
-    )
+    named = [each for each in summary.ranges if is_step(each.name, step)]
+    return has_steps_of(summary, step) or any(min(task.count for task in each.tasks) >= _FEWEST for each in named)
 
 
 def has_steps_of(summary: JobSummary, name: str) -> bool:
@@ -288,7 +265,7 @@ def find_units(a: JobSummary, b: JobSummary, verdict: Verdict) -> WorkUnits | No
         return None
     key = max((key for keys in whole for key in keys), key=lambda key: before[key].ns + after[key].ns)
     count_a, count_b = before[key].times, after[key].times
-    shared = list(_list_shared(a, b))
+    shared = _list_shared(a, b)
     if shared and sum(each.share for each in shared if each.agrees(count_b / count_a)) < _MOST:
         return None
     a_ns, b_ns = verdict.a_ns / count_a, verdict.b_ns / count_b
