@@ -247,6 +247,7 @@ def test_a_few_longer_steps_change_the_mean() -> None:
     assert pair.verdict.change == pytest.approx(0.4, abs=0.01) and pair.verdict.p is not None
     assert sum(row.difference_ns for row in pair.rows) == pair.difference_ns
     text = " ".join(format_comparison(compare_sides([Side("a", named(plain)), Side("b", named(slow))])).split())
+    assert "rank test, of the mean step of a permutation test: part" in text
     assert "14.0 ms per mean `step` instead of 10.0 ms" in text and "median 10.1 ms, mean 14.0 ms" in text
 
 
