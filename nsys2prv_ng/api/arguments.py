@@ -121,9 +121,14 @@ def is_saved(capture: Capture) -> bool:
 def refuse_restrictions(sides: Sequence[Sequence[Capture]], options: CompareOptions) -> None:
     """Raise UsageError if the user restricts a capture that was summed up before."""
     if any(is_saved(capture) for side in sides for capture in side):
-        for name in ("time", "steps", "skip_warmup", "step", "nvtx_range", "ranks"):
-            if getattr(options, name) not in (None, "", False):
-                raise UsageError("saved numbers cannot be restricted; give the reports", parameter=name)
+        for name in list_restrictions(options):
+            raise UsageError("saved numbers cannot be restricted; give the reports", parameter=name)
+
+
+def list_restrictions(options: CompareOptions) -> list[str]:
+    """Return the parameters by which the user restricts what is compared."""
+    names = ("time", "steps", "skip_warmup", "step", "nvtx_range", "ranks")
+    return [name for name in names if getattr(options, name) not in (None, "", False)]
 
 
 # ---- options as keywords ---------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -265,6 +266,7 @@ def compare(
     labels = _choose_labels(given, options)
     arguments.refuse_restrictions(given, options)
     loaded = [_load_side(label, side, options) for label, side in zip(labels, given, strict=True)]
+    loaded = _load_by_one_step(labels, given, loaded, options)
     made = [make_side(label, [summary for summary, _ in side]) for label, side in zip(labels, loaded, strict=True)]
     comparison = compare_sides(made, options.scaling)
     if options.html is not None:
@@ -296,6 +298,28 @@ def _load_side(
     """Return the summary of each capture, and the pictures for a page. One follows the other, as each takes memory."""
     names = [label] if len(side) == 1 else [f"{label}, capture {number}" for number in range(1, len(side) + 1)]
     return [_load_capture(name, capture, options) for name, capture in zip(names, side, strict=True)]
+
+
+def _load_by_one_step(
+    labels: Sequence[str],
+    sides: Sequence[Sequence[Capture]],
+    loaded: list[list[tuple[JobSummary, Pictures | None]]],
+    options: calls.CompareOptions,
+) -> list[list[tuple[JobSummary, Pictures | None]]]:
+    """Return the sides, those of reports by the range that marks the steps of another one, if all have this range."""
+    from nsys2prv_ng.comparison.work import find_common_steps, has_steps_of
+
+    every = [[summary for summary, _ in side] for side in loaded]
+    step = "" if options.step else find_common_steps([summary for side in every for summary in side])
+    others = [n for n, side in enumerate(every) if not all(has_steps_of(summary, step) for summary in side)]
+    is_restricted = arguments.list_restrictions(options)
+    if not step or is_restricted or any(arguments.is_saved(capture) for n in others for capture in sides[n]):
+        return loaded
+    try:
+        again = {n: _load_side(labels[n], sides[n], replace(options, step=step)) for n in others}
+    except UsageError:  # these ranges are not steps there
+        return loaded
+    return [again.get(n, side) for n, side in enumerate(loaded)]
 
 
 def _load_capture(name: str, capture: Capture, options: calls.CompareOptions) -> tuple[JobSummary, Pictures | None]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from nsys2prv_ng.comparison.model import Comparability, Finding, Side
+from nsys2prv_ng.comparison.work import match_steps
 from nsys2prv_ng.report.diagnostics import REMEDY
 from nsys2prv_ng.summary.efficiency.windows import find_most_compute
 from nsys2prv_ng.summary.job import JobFacts, JobSummary
@@ -27,7 +28,7 @@ _BY_PLACE = frozenset(("gpus", "ranks"))
 """Tables with a row for each GPU or rank."""
 _IN_GRAPHS = frozenset(("activity", "kernels", "nccl", "collectives", "waits"))
 """Tables that lack the kernels of graphs that were traced as a whole."""
-_SCALING = frozenset(("scaling",))
+_SCALING, _OF_STEPS = frozenset(("scaling",)), frozenset(("steps",))
 _WHOLE_GRAPHS = (
     "NCCL may be in CUDA graphs of {} that were traced as a whole: efficiencies count them as communication where NCCL "
     "is"
@@ -110,8 +111,10 @@ def _find_unlike_captures(sides: Sequence[Side]) -> Iterator[Finding]:
     for side in sides:
         facts = [_describe_capture(capture) for capture in side.every]
         unlike = [name for name in facts[0] if len({each[name] for each in facts}) > 1]
+        steps = [match_steps(side.summary, capture).sizes for capture in side.every if capture.steps is not None]
+        unlike += ["steps"] if "steps" not in unlike and set(steps) > {(1, 1)} else []
         if unlike:
-            prevents = frozenset(("steps",)) if "steps" in unlike else frozenset()
+            prevents = _OF_STEPS if "steps" in unlike else frozenset()
             text = f"the captures of {_shorten(side.label)} differ in {', '.join(unlike)}: they do not repeat one run"
             yield Finding(WARNING, text, prevents)
 
@@ -169,13 +172,13 @@ def _find_other_choices(sides: Sequence[Side]) -> Iterator[Finding]:
 
 
 def _find_other_steps(sides: Sequence[Side]) -> Iterator[Finding]:
-    steps = [(side, side.summary.steps) for side in sides]
-    names = [(side, "" if numbers is None else clean_name(numbers.name)) for side, numbers in steps]
-    findings = list(_compare("steps", names, WARNING, frozenset(("steps",)), nothing="none"))
-    yield from findings
-    if not findings:
-        counts = [(side, numbers.count) for side, numbers in steps if numbers is not None]
-        yield from _compare("number of steps", counts, NOTE)
+    """Yield a finding if some side has no steps, or steps that are not known to be the work of those of the first."""
+    steps = [side.summary.steps for side in sides]
+    unlike = [side for side in sides[1:] if not all(match_steps(sides[0].summary, side.summary).sizes)]
+    if unlike and any(steps):
+        names = ["none" if numbers is None else clean_name(numbers.name) for numbers in steps]
+        findings = list(_compare("steps", list(zip(sides, names, strict=True)), WARNING, _OF_STEPS))
+        yield from findings or _find_any(unlike, f"steps: {names[0]} of {{}} may be other work", WARNING, _OF_STEPS)
 
 
 # ---- how it was traced -----------------------------------------------------------------------------------------------

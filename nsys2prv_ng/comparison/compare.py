@@ -1,30 +1,29 @@
-"""Compares runs by their summaries: the steps first, then the parts of their difference, then all tables.
-
-A unit of work, such as a micro-batch, is a range that each rank that has it opens equally often in every step. The
-ranges whose counts differ between the sides by one ratio must have most of the time of all ranges at their depth, on
-both sides: then the work of the step differs by this ratio. The range with most time stands for all of them.
-"""
+"""Compares runs by their summaries: the steps first, then the parts of their difference, then all tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
-from typing import NamedTuple
 
 from nsys2prv_ng.comparison.comparability import check_comparability
-from nsys2prv_ng.comparison.model import Kind, Pair, Prediction, Samples, Side, SideNumbers, Table, Verdict, WorkUnits
+from nsys2prv_ng.comparison.model import Kind, Measure, Pair, Prediction, Samples, Side, SideNumbers, Table, Verdict
 from nsys2prv_ng.comparison.result import Comparison
 from nsys2prv_ng.comparison.scaling import make_scaling
-from nsys2prv_ng.comparison.sides import describe_captures, find_table_capture, has_steps, list_step_times
-from nsys2prv_ng.comparison.tables import covers_its_steps, make_tables
+from nsys2prv_ng.comparison.sides import (
+    covers_its_steps,
+    describe_captures,
+    find_table_capture,
+    has_steps,
+    list_step_times,
+)
+from nsys2prv_ng.comparison.tables import make_tables
+from nsys2prv_ng.comparison.work import find_units, match_steps
 from nsys2prv_ng.replay import changes as what
-from nsys2prv_ng.steps.numbered_names import is_step
 from nsys2prv_ng.summary.difference import budget, statistics
 from nsys2prv_ng.summary.difference.changes import Change, find_changes
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_MPI, PARTS
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.text.formatting import format_time, shorten_range_name
+from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.text.names import USER_CODE
 
 
@@ -42,45 +41,57 @@ def compare_sides(sides: Sequence[Side], scaling: str | None = None) -> Comparis
 def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
     """Compare two sides, without the prevented tables."""
     by_step = has_steps(a) and has_steps(b) and "steps" not in prevented
+    work = match_steps(a.summary, b.summary)
+    by_step = by_step and all(
+        len(list_step_times(capture)) >= size
+        for side, size in zip((a, b), work.sizes, strict=True)
+        for capture in side.every
+    )
+    sizes = work.sizes if by_step else (1, 1)
     samples: Samples = "captures" if a.captures or b.captures else "steps"
     before, after = (
-        budget.list_captures(side.every, by_step=by_step)
+        budget.list_captures(side.every, by_step=by_step, size=size)
         if samples == "captures"
-        else budget.list_windows(side.summary, by_step=by_step)
-        for side in (a, b)
+        else budget.list_windows(side.summary, by_step=by_step, size=size)
+        for side, size in zip((a, b), sizes, strict=True)
     )
     verdict = _decide(before, after, samples, by_step=by_step)
     per_step = covers_its_steps(a.summary), covers_its_steps(b.summary)
     if not by_step and any(per_step):  # one side covers its steps, the other all its time or other steps
         before, after = (side._replace(parts=[{} for _ in side.ns]) for side in (before, after))
-    rows = budget.make_budget(before, after)
-    tables = make_tables(a.summary, b.summary, totals=per_step[0] == per_step[1])
+    rows = budget.make_budget(before, after, verdict.average)
+    totals = per_step[0] == per_step[1] and (by_step or not all(per_step))
+    tables = make_tables(a.summary, b.summary, totals=totals, sizes=sizes)
     allowed = [table for table in tables if table.key not in prevented]
     hidden = [table.key.replace("_", " ") for table in tables if table.key in prevented]
     notes = _list_notes(a, b, verdict, per_step)
     notes += [f"no tables of {', '.join(hidden)}, because the runs were not traced alike"] if hidden else []
     explains = by_step and all(per_step)
-    cause = budget.find_cause(a.summary, b.summary, rows, by_step=by_step)
-    changes = find_changes(a.summary, b.summary, rows, verdict.a_ns, prevented) if explains else []
+    cause = budget.find_cause(a.summary, b.summary, rows, by_step=by_step, sizes=sizes)
+    changes = find_changes(a.summary, b.summary, rows, verdict.a_ns, prevented, sizes) if explains else []
+    has_units = explains and "ranges" not in prevented and sizes == (1, 1)
     return Pair(
         verdict=verdict,
-        a=_measure(a),
-        b=_measure(b),
+        a=_measure(a, sizes[0]),
+        b=_measure(b, sizes[1]),
         difference_ns=verdict.difference_ns,
         unit=before.unit if before.unit == after.unit else "",
         rows=rows,
         cause=cause,
         tables=allowed,
         notes=notes,
-        units=find_units(a.summary, b.summary, verdict) if explains and "ranges" not in prevented else None,
+        units=find_units(a.summary, b.summary, verdict) if has_units else None,
         changes=changes,
-        prediction=find_prediction(a, b, verdict, rows, changes, cause, allowed) if explains else None,
+        prediction=find_prediction(a, b, verdict, rows, changes, cause, allowed, sizes) if explains else None,
+        shared=work.shared,
+        step=work.step,
     )
 
 
-def _measure(side: Side) -> SideNumbers:
-    summary, captures = side.summary, describe_captures(side)
-    steps = list_step_times(summary)
+def _measure(side: Side, size: int) -> SideNumbers:
+    """Return the measurements of a side. `size`: how many of its steps are compared as one."""
+    summary, captures = side.summary, describe_captures(side, size)
+    steps = list_step_times(summary, size)
     known = [capture.step_median_ns for capture in captures if capture.step_median_ns is not None]
     samples = known if side.captures else steps
     low, high = statistics.bound_median(samples) or (None, None)
@@ -91,8 +102,11 @@ def _measure(side: Side) -> SideNumbers:
         ranks=summary.ranks,
         gpus=len(summary.gpus),
         step_name=None if summary.steps is None else summary.steps.name,
+        step_delimiter="" if summary.steps is None else summary.steps.delimiter,
+        group=size,
         step_ns=steps,
         step_median_ns=statistics.find_median(samples) if samples else None,
+        step_mean_ns=statistics.find_average(samples, "mean") if samples else None,
         step_median_low_ns=low,
         step_median_high_ns=high,
         window_ns=sum(until - begin for begin, until in windows),
@@ -103,20 +117,44 @@ def _measure(side: Side) -> SideNumbers:
 
 
 def _decide(a: budget.Windows, b: budget.Windows, samples: Samples, *, by_step: bool) -> Verdict:
-    """Return the verdict on the medians of both sides."""
-    before, after = statistics.find_median(a.ns), statistics.find_median(b.ns)
+    """Return the verdict on the medians of both sides, or on their means if these say something else.
+
+    Where a few steps differ that take far longer, medians are equal, and ranks hardly differ.
+    """
+    measure: Measure = "step" if by_step else "capture"
+    is_tested = by_step and min(len(a.ns), len(b.ns)) >= statistics.FEWEST
+    verdict = _judge(a.ns, b.ns, "median", measure, samples, statistics.compare_ranks if is_tested else None)
+    if not is_tested or samples == "captures" or verdict.change is None or verdict.kind == "inconclusive":
+        return verdict
+    change = sum(b.ns) * len(a.ns) / (sum(a.ns) * len(b.ns)) - 1
+    agrees = verdict.kind in ("faster", "slower") and change * verdict.change > 0
+    if agrees or min(abs(change), abs(change - verdict.change)) < statistics.NOISE:
+        return verdict
+    of_means = _judge(a.ns, b.ns, "mean", measure, samples, statistics.compare_means)
+    return verdict if of_means.kind == "no difference" and not verdict.is_significant else of_means
+
+
+def _judge(
+    a: list[int],
+    b: list[int],
+    average: statistics.Average,
+    measure: Measure,
+    samples: Samples,
+    test: Callable[[list[int], list[int]], float] | None,
+) -> Verdict:
+    """Return the verdict on an average. `test`: returns p; None if there are too few samples."""
+    before, after = (statistics.find_average(ns, average) for ns in (a, b))
     change = (after - before) / before if before else None
-    p = None
+    p = None if test is None else test(a, b)
     kind: Kind = "inconclusive"
-    if by_step and min(len(a.ns), len(b.ns)) >= statistics.FEWEST:
-        p = statistics.compare_ranks(a.ns, b.ns)
+    if p is not None:
         if p >= statistics.LEVEL or change is None or before == after:
             kind = "no difference" if change is None or abs(change) < statistics.LARGE else "inconclusive"
         elif abs(change) < statistics.NOISE:
             kind = "below noise"
         else:
             kind = "slower" if change > 0 else "faster"
-    return Verdict(kind, "step" if by_step else "capture", samples, before, after, after - before, change, p)
+    return Verdict(kind, measure, samples, average, before, after, after - before, change, p)
 
 
 def _list_notes(a: Side, b: Side, verdict: Verdict, per_step: tuple[bool, bool]) -> list[str]:
@@ -151,57 +189,6 @@ def _describe_evidence(a: Side, b: Side, verdict: Verdict) -> list[str]:
     return ["one capture per run is weak evidence: compare several (A1... + A2... -- B1... + B2...)"]
 
 
-_Key = tuple[str, str]
-"""Domain and name of a range."""
-
-
-class _Unit(NamedTuple):
-    """A range: how often it occurs in each step (0: not equally often), its depth, and its time in all steps (ns)."""
-
-    times: int
-    depth: int
-    ns: int
-
-
-def find_units(a: JobSummary, b: JobSummary, verdict: Verdict) -> WorkUnits | None:
-    """Return the unit of work that differs; None if none does, or if most of the work is of no such unit."""
-    before, after = _list_ranges(a), _list_ranges(b)
-    groups: dict[tuple[Fraction, int, int], list[_Key]] = {}
-    for key in sorted(before.keys() & after.keys()):
-        one, other = before[key], after[key]
-        if one.times and other.times:
-            groups.setdefault((Fraction(other.times, one.times), one.depth, other.depth), []).append(key)
-    whole = [
-        keys
-        for (ratio, *depths), keys in groups.items()
-        if ratio != 1 and all(_are_most(side, keys, depth) for side, depth in zip((before, after), depths, strict=True))
-    ]
-    if not whole or not verdict.a_ns:
-        return None
-    key = max((key for keys in whole for key in keys), key=lambda key: before[key].ns + after[key].ns)
-    count_a, count_b = before[key].times, after[key].times
-    a_ns, b_ns = verdict.a_ns / count_a, verdict.b_ns / count_b
-    return WorkUnits(shorten_range_name(*key), count_a, count_b, round(a_ns), round(b_ns), b_ns / a_ns - 1)
-
-
-def _list_ranges(summary: JobSummary) -> dict[_Key, _Unit]:
-    """Return all ranges but those of the steps themselves."""
-    step = "" if summary.steps is None else summary.steps.name
-    units = {}
-    for each in summary.ranges:
-        counts = {task.per_step for task in each.tasks}
-        if not is_step(each.name, step):
-            times = counts.pop() if len(counts) == 1 else 0
-            units[each.domain, each.name] = _Unit(times, each.depth, each.total_ns)
-    return units
-
-
-def _are_most(ranges: Mapping[_Key, _Unit], keys: list[_Key], depth: int) -> bool:
-    """Return whether some ranges have at least half of the time of all ranges at their depth."""
-    whole = sum(each.ns for each in ranges.values() if each.depth == depth)
-    return whole > 0 and 2 * sum(ranges[key].ns for key in keys) >= whole
-
-
 _Target = tuple[str, str | int]
 """The target of a change, with its name or rank; "" for targets without."""
 _ON_HOSTS = ((what.HOST, ""),)
@@ -225,11 +212,12 @@ def find_prediction(
     changes: Sequence[Change],
     cause: str,
     tables: Sequence[Table],
+    sizes: tuple[int, int],
 ) -> Prediction | None:
     """Return the scenario of the slower side that saves most of those related to the difference; None without one.
 
     Related is what the slower side has more of: what changed most, the MPI calls that differ, and the largest part of
-    the difference. `cause`: the range with most of its host-bound time.
+    the difference. `cause`: the range with most of its host-bound time. `sizes`: how many steps are compared as one.
     """
     if verdict.kind not in ("faster", "slower"):
         return None
@@ -245,7 +233,8 @@ def find_prediction(
     }
     scenarios = [scenario for scenario in numbers.scenarios if related.intersection(_list_targets(scenario.changes))]
     best = replace(numbers, scenarios=scenarios).best
-    return None if best is None else Prediction(slower.label, best.change, best.saving_ns)
+    size = sizes[0 if slower is a else 1]
+    return None if best is None else Prediction(slower.label, best.change, best.saving_ns * size)
 
 
 def _list_of_changes(changes: Iterable[Change], summary: JobSummary) -> Iterator[_Target]:

@@ -60,7 +60,7 @@ def list_parts(pair: Pair, most: int | None = None, *, shows_all: bool) -> list[
     if rest.a_ns or rest.b_ns:
         rows.append(rest)
     verdict = pair.verdict
-    name = "median step" if verdict.measure == "step" else "capture"
+    name = f"{verdict.average} step" if verdict.measure == "step" else "capture"
     differs = verdict.kind in ("faster", "slower")
     return [*rows, BudgetRow(name, verdict.a_ns, verdict.b_ns, pair.difference_ns, verdict.p, differs)]
 
@@ -71,6 +71,7 @@ def lay_out_parts(pair: Pair, labels: Sequence[str], most: int | None = None, *,
     rows = [_lay_out_part(row, pair.verdict.a_ns) for row in list_parts(pair, most, shows_all=shows_all)]
     caption = f"Mean time per {pair.unit} and {span}" if pair.unit else f"Mean time per {span}"
     caption += ", p of a Mann-Whitney rank test" if pair.verdict.p is not None else ""
+    caption += ", of the mean step of a permutation test" if pair.verdict.average == "mean" else ""
     columns = make_columns("part", *labels, "change", f"of {span}", Column("p", optional=True))
     return Grid(caption=caption, columns=columns, rows=rows)
 

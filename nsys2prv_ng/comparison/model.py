@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from nsys2prv_ng.summary.difference.budget import BudgetRow
 from nsys2prv_ng.summary.difference.changes import Change
+from nsys2prv_ng.summary.difference.statistics import Average
 from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, HostEfficiency
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.names import clean_name
@@ -60,10 +61,16 @@ class SideNumbers(ValueClass):
     gpus: int
     step_name: str | None
     """None if no steps were found."""
+    step_delimiter: str
+    """What recurs at the end of steps that no NVTX ranges mark; else ""."""
+    group: int
+    """How many steps that follow each other are compared as one, as much work as a step of the other side."""
     step_ns: list[int]
-    """Length of each step after the warm-up (summary: `efficiency.steps`)."""
+    """Length of each step, or group of steps, after the warm-up (summary: `efficiency.steps`)."""
     step_median_ns: int | None
     """Median of the steps; with several captures, the median of their medians."""
+    step_mean_ns: int | None
+    """Mean of the same; None if no steps were found."""
     step_median_low_ns: int | None
     """Lower limit of the median with 95 % confidence; None for less than six steps, or less than six captures."""
     step_median_high_ns: int | None
@@ -79,6 +86,7 @@ class SideNumbers(ValueClass):
 
 Kind = Literal["faster", "slower", "no difference", "below noise", "inconclusive"]
 Samples = Literal["steps", "captures"]
+Measure = Literal["step", "capture"]
 
 
 @dataclass(eq=False, repr=False)
@@ -91,17 +99,19 @@ class Verdict(ValueClass):
     """
 
     kind: Kind
-    measure: Literal["step", "capture"]
-    """What the times are: the medians of the steps, or the captures if there are no steps."""
+    measure: Measure
+    """What the times are: averages of the steps, or the time in which GPUs work if there are no steps."""
     samples: Samples
     """What is tested, and has parts: the steps of two captures, or the captures if a side has several."""
+    average: Average
+    """What the times are of the samples: "mean" if a few steps differ so much that medians mislead."""
     a_ns: int
     b_ns: int
     difference_ns: int
     change: float | None
     """difference_ns / a_ns; None if a took no time."""
     p: float | None
-    """p of the rank test over the samples; None for less than four a side."""
+    """p of the rank test over the samples, or of a permutation test of means; None for less than four a side."""
 
     @property
     def is_significant(self) -> bool:
@@ -167,6 +177,15 @@ class WorkUnits(ValueClass):
 
 
 @dataclass(eq=False, repr=False)
+class SharedCount(ValueClass):
+    """How often a kernel or copy that both sides have occurs in a mean step of each, per GPU."""
+
+    name: str
+    a: float
+    b: float
+
+
+@dataclass(eq=False, repr=False)
 class Pair(ValueClass):
     """Two sides compared."""
 
@@ -174,7 +193,7 @@ class Pair(ValueClass):
     a: SideNumbers
     b: SideNumbers
     difference_ns: int
-    """b - a, of the medians of the steps, or of the captures if there are no steps."""
+    """b - a, of the times of the verdict."""
     unit: str
     """What the rows are times of: "GPU", "main thread", or "" without rows."""
     rows: list[BudgetRow]
@@ -191,6 +210,16 @@ class Pair(ValueClass):
     """What explains most of the difference, the largest change first; empty if nothing exceeds noise."""
     prediction: Prediction | None
     """None unless one side is slower, and a change of what differs would save something measurable."""
+    shared: list[SharedCount]
+    """What shows how many steps are the same work. If that is not known, what has most time of all that both sides
+    have. Empty for ranges of one name, and without steps."""
+    step: str
+    """If it is not known: a range of both sides that `--step` takes as the steps; "" without one."""
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many steps of each side are compared as one."""
+        return self.a.group, self.b.group
 
     def name_notes(self, quote: Callable[[str], str]) -> list[str]:
         """Return the notes with the names of the sides. `quote`: makes a name part of a sentence."""

@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 from nsys2prv_ng.comparison.comparability import count_gpus, count_processes
 from nsys2prv_ng.comparison.model import STRONG, WEAK, Comparability, Scaling, ScalingRun, Side
+from nsys2prv_ng.comparison.work import match_steps
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.report.diagnostics import REMEDY
 from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, EfficiencyTrees, HostEfficiency, WindowEfficiency
@@ -92,7 +93,7 @@ def make_scaling(sides: Sequence[Side], comparability: Comparability, scaling: s
         notes.append("the runs differ in GPUs per process: rates that compare their work do not apply")
     if step_name is None:
         lacking = any(_has_no_steps(side.summary) for side in sides)
-        why = "not every run has steps" if lacking else "the steps of the runs have different names"
+        why = "not every run has steps" if lacking else "the steps of the runs are not the same work"
         notes.append(f"times are of whole windows, which may hold different work: {why}")
     return Scaling(
         kind=kind,
@@ -112,9 +113,10 @@ def _get_size(summary: JobSummary) -> tuple[int, int]:
 
 
 def _find_common_steps(sides: Sequence[Side]) -> str | None:
-    """Return the name of the steps of all sides; None if a side has no steps, or steps of another name."""
-    names = {None if _has_no_steps(side.summary) else getattr(side.summary.steps, "name", None) for side in sides}
-    return names.pop() if len(names) == 1 else None
+    """Return the name of the steps of all sides; None if a side has no steps, or steps of other work."""
+    found = [side.summary for side in sides if not _has_no_steps(side.summary)]
+    alike = len(found) == len(sides) and all(match_steps(found[0], each).sizes == (1, 1) for each in found[1:])
+    return found[0].steps.name if alike and found[0].steps is not None else None
 
 
 def _has_no_steps(summary: JobSummary) -> bool:

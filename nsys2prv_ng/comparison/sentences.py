@@ -96,9 +96,16 @@ def state_verdict(pair: Pair, quote: Quote) -> str:
     verdict = pair.verdict
     a, b = _quote_runs(pair, quote)
     if not has_times(pair):
-        return f"no times of {a} and {b} can be compared, because {_explain_doubt(pair)}"
-    unit = f" per {quote(pair.a.step_name or 'step')}" if verdict.measure == "step" else " of time read"
-    times = f"{format_time(verdict.b_ns)}{unit} instead of {format_time(verdict.a_ns)}"
+        return f"no times of {a} and {b} can be compared, because {_explain_doubt(pair, quote)}"
+    before, after = format_time(verdict.a_ns), format_time(verdict.b_ns)
+    if verdict.measure == "capture":
+        is_all = (verdict.a_ns, verdict.b_ns) == (pair.a.window_ns, pair.b.window_ns)
+        times = f"{after} {'of time read' if is_all else 'in which GPUs work'} instead of {before}"
+    elif max(pair.sizes) > 1:
+        times = f"{after} instead of {before} for the same work"
+    else:
+        unit = "step" if pair.a.step_delimiter else quote(pair.a.step_name or "step")
+        times = f"{after} per {verdict.average} {unit} instead of {before}"
     times += f" ({format_difference(verdict.difference_ns)}, {format_change(verdict.change)}"
     times += ")" if verdict.p is None else f", p {state_p(verdict.p)})"
     over = ""
@@ -111,21 +118,29 @@ def state_verdict(pair: Pair, quote: Quote) -> str:
         return f"{a} and {b} differ by less than {limit}, which may be noise between captures{over}: {times}"
     if verdict.kind == "no difference":
         return f"{a} and {b} do not differ significantly{over}: {times}"
-    return f"{b} takes {times}, but {_explain_doubt(pair)}{_state_ranges(pair, a, b)}"
+    return f"{b} takes {times}, but {_explain_doubt(pair, quote)}{_state_ranges(pair, a, b)}"
 
 
-def _explain_doubt(pair: Pair) -> str:
+def _explain_doubt(pair: Pair, quote: Quote) -> str:
     """Return why the verdict is inconclusive, as the rest of a sentence."""
+    remedy = f"; --step {quote(cut_middle(pair.step, _NAME))} compares both by it" if pair.step else ""
     if pair.verdict.measure == "capture" and pair.a.step_ns and pair.b.step_ns:
-        return "the steps of the runs are not the same"
+        counts = _list_counts(pair, quote) or "they have no kernel or copy in common"
+        return f"their steps are not known to be the same work ({counts}){remedy}"
     if pair.verdict.measure == "capture":
         lacking = "either run" if not (pair.a.step_ns or pair.b.step_ns) else "one of the runs"
-        return f"no steps were found in {lacking}"
+        return f"no steps were found in {lacking}{remedy}"
     samples = [len(side.captures if pair.verdict.samples == "captures" else side.step_ns) for side in (pair.a, pair.b)]
     noun = pair.verdict.samples
     if pair.verdict.p is not None:
         return f"{samples[0]} and {samples[1]} {noun} do not rule out chance"
     return f"{samples[0]} and {samples[1]} {noun} are too few (p < {LEVEL} needs at least {FEWEST} {noun} per run)"
+
+
+def _list_counts(pair: Pair, quote: Quote) -> str:
+    """Return how often a step of each run has what both have."""
+    counts = [(quote(cut_middle(each.name, _NAME)), *map(format_count, (each.a, each.b))) for each in pair.shared]
+    return ", ".join(f"{name} {a} and {b} times" for name, a, b in counts)
 
 
 def _state_ranges(pair: Pair, a: str, b: str) -> str:
@@ -145,11 +160,15 @@ def _state_ranges(pair: Pair, a: str, b: str) -> str:
 
 
 def state_units(pair: Pair, quote: Quote) -> str:
-    """Return a sentence on the time of a unit of work; "" if a step has equally many on both sides."""
+    """Return a sentence on how much work steps are; "" if a step has equally many units on both sides."""
     units, verdict = pair.units, pair.verdict
+    a, b = _quote_runs(pair, quote)
+    if max(pair.sizes) > 1:
+        one, other = (b, a) if pair.a.group > 1 else (a, b)
+        holds = f"one step of {one} holds {max(pair.sizes):,} of {other} ({_list_counts(pair, quote)} in a step)"
+        return f"{holds}: times are of so much work"
     if units is None:
         return ""
-    a, b = _quote_runs(pair, quote)
     name = quote(cut_middle(units.range, _NAME))
     text = f"{b} has {units.count_b:,} {name} per step, {a} {units.count_a:,}: {format_change(verdict.change)} per step"
     times = f"{format_time(units.b_ns)} instead of {format_time(units.a_ns)}"
@@ -238,7 +257,8 @@ def state_prediction(pair: Pair, quote: Quote) -> str:
     slower, faster = (a, b) if pair.prediction.label == pair.a.label else (b, a)
     changes = [_describe_scenario(change, slower, quote) for change in read_changes(pair.prediction.change)]
     saving, difference = (format_time(abs(ns)) for ns in (pair.prediction.saving_ns, pair.verdict.difference_ns))
-    return f"{' and '.join(changes)} would save about {saving} per step ({faster} is {difference} faster)"
+    saves = f"{' and '.join(changes)} would save about {saving} per mean step"
+    return f"{saves} ({faster} is {difference} faster in the {pair.verdict.average})"
 
 
 def _describe_scenario(change: what.Change, run: str, quote: Quote) -> str:
@@ -269,22 +289,35 @@ def _describe_scenario(change: what.Change, run: str, quote: Quote) -> str:
 
 
 def describe_runs(pair: Pair, quote: Quote) -> list[str]:
-    """Return what each run is, with the confidence limits of its median."""
-    return [_describe_side(*run) for run in zip((pair.a, pair.b), _quote_runs(pair, quote), strict=True)]
+    """Return what each run is, and its steps, with the confidence limits of their median."""
+    return [_describe_side(*run, quote) for run in zip((pair.a, pair.b), _quote_runs(pair, quote), strict=True)]
 
 
-def _describe_side(side: SideNumbers, name: str) -> str:
+def _describe_side(side: SideNumbers, name: str, quote: Quote) -> str:
     texts = [count_noun(side.gpus, "GPU"), count_noun(side.ranks, "rank")]
     medians = [each.step_median_ns for each in side.captures if each.step_median_ns is not None]
-    if side.step_median_ns is not None:
+    if side.step_median_ns is not None and side.step_mean_ns is not None:
         is_repeated = len(side.captures) > 1
-        samples = count_noun(len(medians), "capture") if is_repeated else count_noun(len(side.step_ns), "step")
-        texts.append(f"median of {samples} {format_time(side.step_median_ns)}")
+        samples = f"median of {count_noun(len(medians), 'capture')}"
+        texts.append(samples if is_repeated else f"{describe_steps(side, quote)}, median")
+        texts[-1] += f" {format_time(side.step_median_ns)}"
         if is_repeated:
             texts.append(f"{format_time(min(medians))} to {format_time(max(medians))}")
+        elif abs(side.step_mean_ns - side.step_median_ns) >= NOISE * side.step_median_ns:
+            texts.append(f"mean {format_time(side.step_mean_ns)}")
     low, high = side.step_median_low_ns, side.step_median_high_ns
     limits = "" if low is None or high is None else f" ({format_time(low)} to {format_time(high)} at 95%)"
     return f"{name}: {', '.join(texts)}{limits}"
+
+
+def describe_steps(side: SideNumbers, quote: Quote) -> str:
+    """Return how many steps a side has, or groups of steps, and what marks them."""
+    count = (
+        f"{len(side.step_ns):,} times {side.group:,} steps" if side.group > 1 else count_noun(len(side.step_ns), "step")
+    )
+    if side.step_delimiter:
+        return f"{count} by kernels ({quote(cut_middle(side.step_delimiter, _LABEL))} delimits them)"
+    return f"{count} {quote(cut_middle(side.step_name or '', _LABEL))}"
 
 
 _FACTOR = 10

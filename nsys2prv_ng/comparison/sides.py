@@ -14,7 +14,8 @@ from pathlib import Path
 
 from nsys2prv_ng.comparison.model import CaptureNumbers, Side
 from nsys2prv_ng.report.formats import get_report_name
-from nsys2prv_ng.summary.difference.statistics import find_median
+from nsys2prv_ng.summary.difference.statistics import add_up_groups, find_median
+from nsys2prv_ng.summary.efficiency.windows import are_steps
 from nsys2prv_ng.summary.job import JobSummary
 
 
@@ -40,9 +41,17 @@ def measure_capture(summary: JobSummary) -> int:
     return summary.duration_ns if summary.efficiency is None else summary.efficiency.window_ns
 
 
-def list_step_times(summary: JobSummary) -> list[int]:
-    """Return the length (ns) of each step after the warm-up."""
-    return [] if summary.efficiency is None else [step.window_ns for step in summary.efficiency.steps]
+def list_step_times(summary: JobSummary, size: int = 1) -> list[int]:
+    """Return the length (ns) of each step after the warm-up, or of each group of `size` steps."""
+    steps = [] if summary.efficiency is None else summary.efficiency.steps
+    return add_up_groups([step.window_ns for step in steps], size)
+
+
+def covers_its_steps(summary: JobSummary) -> bool:
+    """Return whether the chosen time of a summary is its steps: then totals can be divided by the number of steps."""
+    if summary.steps is None or summary.efficiency is None:
+        return False
+    return are_steps(summary.windows_ns, summary.efficiency.steps_ns)
 
 
 def has_steps(side: Side) -> bool:
@@ -50,9 +59,9 @@ def has_steps(side: Side) -> bool:
     return all(list_step_times(capture) for capture in side.every)
 
 
-def describe_captures(side: Side) -> list[CaptureNumbers]:
-    """Return the measurements of each capture."""
-    steps = [list_step_times(capture) for capture in side.every]
+def describe_captures(side: Side, size: int) -> list[CaptureNumbers]:
+    """Return the measurements of each capture. `size`: how many steps are compared as one."""
+    steps = [list_step_times(capture, size) for capture in side.every]
     return [
         CaptureNumbers(capture.reports, own, find_median(own) if own else None)
         for capture, own in zip(side.every, steps, strict=True)

@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from nsys2prv_ng.comparison.model import Table, TableRow
+from nsys2prv_ng.comparison.sides import covers_its_steps
 from nsys2prv_ng.summary.difference.budget import LEAST
 from nsys2prv_ng.summary.difference.statistics import NOISE
 from nsys2prv_ng.summary.efficiency.numbers import WindowEfficiency
-from nsys2prv_ng.summary.efficiency.windows import are_steps
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.links.table import name_class
 from nsys2prv_ng.summary.others import join_hidden
@@ -46,12 +46,12 @@ class _Sum(NamedTuple):
 class Scaled(NamedTuple):
     """A summary, and the divisors of its totals.
 
-    `steps`: number of steps that the summary is restricted to; 1 if it is not restricted to steps. `span`: length (ns)
-    of a step; of all time if the summary is not restricted to steps.
+    `steps`: number of steps that the summary is restricted to, or of groups of steps that are compared; 1 if it is not
+    restricted to steps. `span`: length (ns) of one; of all time if the summary is not restricted to steps.
     """
 
     summary: JobSummary
-    steps: int
+    steps: float
     span: float
 
     @property
@@ -59,16 +59,12 @@ class Scaled(NamedTuple):
         return max(1, len(self.summary.gpus))
 
 
-def covers_its_steps(summary: JobSummary) -> bool:
-    """Return whether the chosen time of a summary is its steps: then totals can be divided by the number of steps."""
-    if summary.steps is None or summary.efficiency is None:
-        return False
-    return are_steps(summary.windows_ns, summary.efficiency.steps_ns)
+def make_tables(a: JobSummary, b: JobSummary, *, totals: bool, sizes: tuple[int, int] = (1, 1)) -> list[Table]:
+    """Return the tables that have rows. `totals`: whether the totals of both sides cover comparable times.
 
-
-def make_tables(a: JobSummary, b: JobSummary, *, totals: bool) -> list[Table]:
-    """Return the tables that have rows. `totals`: whether the totals of both sides cover comparable times."""
-    one, other = _scale(a), _scale(b)
+    `sizes`: how many steps of each side are compared as one.
+    """
+    one, other = _scale(a, sizes[0]), _scale(b, sizes[1])
     makers: list[Callable[[Scaled, Scaled], Table]] = [_compare_efficiencies]
     if totals:
         makers += [_compare_activity, _compare_kernels, *(partial(_compare_sums, key) for key in _SUMMED)]
@@ -76,9 +72,9 @@ def make_tables(a: JobSummary, b: JobSummary, *, totals: bool) -> list[Table]:
     return [table for make in makers if (table := make(one, other)).rows]
 
 
-def _scale(summary: JobSummary) -> Scaled:
+def _scale(summary: JobSummary, size: int) -> Scaled:
     if covers_its_steps(summary) and summary.steps is not None:
-        return Scaled(summary, max(1, summary.steps.count), summary.steps.median_ns)
+        return Scaled(summary, max(1, summary.steps.count) / size, summary.steps.median_ns * size)
     return Scaled(summary, 1, summary.duration_ns)
 
 

@@ -9,6 +9,7 @@ from nsys2prv_ng.comparison.model import ComparisonNumbers, Finding, Side
 from nsys2prv_ng.comparison.scaling import describe_scaling
 from nsys2prv_ng.comparison.sentences import FASTER, RUN, SLOWER, LabelledLine
 from nsys2prv_ng.comparison.sentences import list_lines as list_answers
+from nsys2prv_ng.comparison.work import match_steps
 from nsys2prv_ng.html import comparison_sections
 from nsys2prv_ng.html.blocks import Line, Section
 from nsys2prv_ng.html.page import clean, drop_quotes, quote, render_page
@@ -115,12 +116,8 @@ def _describe_traces(sides: Sequence[Side]) -> str:
 
 def choose_common_steps(sides: Sequence[Side]) -> tuple[int, int] | None:
     """Return the first and last number of the steps after the warm-up that all sides have; None without such steps."""
-    names, numbers = set(), []
-    for side in sides:
-        steps, efficiency = side.summary.steps, side.summary.efficiency
-        if steps is None or efficiency is None:
-            return None
-        names.add(steps.name)
-        numbers.append({step.number for step in efficiency.steps})
-    common = set.intersection(*numbers)
-    return (min(common), max(common)) if common and len(names) == 1 else None
+    if any(match_steps(sides[0].summary, side.summary).sizes != (1, 1) for side in sides):
+        return None
+    steps = [[] if side.summary.efficiency is None else side.summary.efficiency.steps for side in sides]
+    common = set.intersection(*({step.number for step in own} for own in steps))
+    return (min(common), max(common)) if common else None

@@ -16,7 +16,7 @@ from nsys2prv_ng.comparison.content import MOST_NAMES, lay_out_parts, lay_out_ta
 from nsys2prv_ng.comparison.model import ComparisonNumbers, Pair, Scaling, Side, SideNumbers, TableRow
 from nsys2prv_ng.comparison.model import Table as Quantities
 from nsys2prv_ng.comparison.scaling import describe_scaling, tabulate_scaling
-from nsys2prv_ng.comparison.sentences import describe_runs, has_times, state_verdict
+from nsys2prv_ng.comparison.sentences import describe_runs, describe_steps, has_times, state_verdict
 from nsys2prv_ng.comparison.tables import choose_windows
 from nsys2prv_ng.html import charts
 from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section, Table, show_grid, stripe
@@ -27,7 +27,7 @@ from nsys2prv_ng.summary.difference.budget import BudgetRow
 from nsys2prv_ng.summary.efficiency.table import HOST_TERMS, list_device_scores, list_scores
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.summary.pictures.numbers import Pictures
-from nsys2prv_ng.text.formatting import count_noun, format_difference, format_time, format_window
+from nsys2prv_ng.text.formatting import format_difference, format_time, format_window
 from nsys2prv_ng.text.grid import Cell, Column, Grid, Interval, Name, Ns, make_columns
 from nsys2prv_ng.text.names import USER_CODE
 from nsys2prv_ng.text.tables import cut_middle, cut_names
@@ -123,8 +123,9 @@ def _list_facts(side: Side, numbers: SideNumbers) -> dict[str, str]:
         "nsys": "" if facts is None else ", ".join(map(clean, facts.nsys_versions)),
         "only chosen": ", ".join(clean(what) for what in summary.chosen if what != "time"),
         "time that was read": format_time(numbers.window_ns),
-        "steps": "" if numbers.step_name is None else f"{len(steps):,} of {clean(numbers.step_name)}",
+        "steps": "" if numbers.step_name is None else describe_steps(numbers, clean),
         "median step": "" if numbers.step_median_ns is None else format_time(numbers.step_median_ns),
+        "mean step": "" if numbers.step_mean_ns is None else format_time(numbers.step_mean_ns),
         "within, at 95%": "" if low is None or high is None else f"{format_time(low)} to {format_time(high)}",
         "shortest and longest": f"{format_time(min(steps))}, {format_time(max(steps))}" if steps else "",
     }
@@ -159,7 +160,7 @@ def _draw_steps(numbers: Sequence[SideNumbers]) -> Chart:
 def _describe_side(side: SideNumbers) -> str:
     if side.step_median_ns is None:
         return f"{side.label}: no steps"
-    steps = count_noun(len(side.step_ns), "step")
+    steps = describe_steps(side, clean)
     if len(side.captures) > 1:
         steps += f" of capture {side.table_capture + 1} of {len(side.captures):,}"
     return f"{side.label}: {steps}, median {format_time(side.step_median_ns)}"

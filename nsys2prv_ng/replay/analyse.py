@@ -48,6 +48,10 @@ _REPEATS = 3
 """Least number of calls of a thread that are not its start-up, in a job without steps."""
 _STARTS = ("MPI_Init", "MPI_Finalize", "cuInit", "cuModuleLoad", "cuLibraryLoad", "cuLibraryGet", "ncclCommInit")
 """Beginnings of the names of calls that start or end a program, however often they are made."""
+_MOST_COVERED = 0.8
+"""Most of the steps that a range may cover that launches, if its change is to be tried: it is the step by another name.
+
+A choice: `cycle` of the program `solver` covers 0.94, and to halve it is no advice."""
 _LEAST_ON_DEVICE = 0.05
 """Least part of the time of a range in what it launched that makes it one that launches.
 
@@ -165,13 +169,15 @@ class Totals:
         self._runs = self._inside & mark_kinds(graph.kind, (KERNEL, COPY)) & (model.edge_operation >= 0)
         works = mark_at(model.lanes.threads.launches | model.lanes.is_main, model.edge_thread)
         self._on_host = self._inside & mark_kinds(graph.kind, (CODE, CALL)) & works
+        self._span = observed.begin, observed.end
         self.launching: set[str] = set()
+        self.covering: set[str] = set()
         self.least_ns = _LEAST_SHARE * (observed.end - observed.begin) * max(observed.tasks.size, 1)
 
     def measure_ranges(self) -> dict[str, int]:
         """Return the host time and the time of the operations launched in each range, except in that of the steps.
 
-        Keep which ones launch operations in `launching`.
+        Keep which ones launch operations in `launching`, and which cover nearly all of the steps in `covering`.
         """
         model = self._model
         lengths = model.ranges.sum_lengths()
@@ -190,7 +196,17 @@ class Totals:
             does_little_else = host < _HOST_PER_LAUNCH_NS * np.count_nonzero(runs[operations])
             if device > _LEAST_ON_DEVICE * (host + device) or does_little_else:
                 self.launching.add(model.ranges.names[n])
+            if self._covers_steps(n):
+                self.covering.add(model.ranges.names[n])
         return found
+
+    def _covers_steps(self, name: int) -> bool:
+        """Return whether main threads are in a range for nearly all of the steps."""
+        limits = self._model.ranges.find_limits([name])
+        is_main = np.repeat(self._model.lanes.is_main, np.diff(limits.first))
+        begin, end = self._span
+        open_ns = (np.minimum(limits.end, end) - np.maximum(limits.begin, begin))[is_main]
+        return int(open_ns[open_ns > 0].sum()) > _MOST_COVERED * (end - begin) * self._model.lanes.is_main.sum()
 
     def measure_calls(self) -> dict[str, int]:
         """Return the time of calls by name, without what they waited for, and without calls that wait for threads."""
@@ -239,7 +255,8 @@ def list_candidates(
     totals: Totals, ranges: dict[str, int], classes: dict[str, int], slowest: int | None
 ) -> list[Change]:
     """Return the changes to try. `ranges`, `classes`: their times (ns); `slowest`: the rank that sets the pace."""
-    named = {what.RANGE: ranges, what.CALL: totals.measure_calls(), what.CLASS: classes}
+    inner = {name: ns for name, ns in ranges.items() if name not in totals.launching & totals.covering}
+    named = {what.RANGE: inner, what.CALL: totals.measure_calls(), what.CLASS: classes}
     changes = [
         Change(target, what.escape_name(name), _FASTER if target == what.CLASS or name in totals.launching else 0.0)
         for target, sums in named.items()

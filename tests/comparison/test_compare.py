@@ -211,8 +211,9 @@ def test_text() -> None:
     comparison = compare_sides([Side("slow", a), Side("fast", make_summary(steps, ranges={"data\nloading": 120 * MS}))])
     answer, table, last = format_comparison(comparison).split("\n\n")
     assert " ".join(answer.split()).startswith(
-        "FASTER `fast` is faster than `slow`: 15.0 ms per `step` instead of 25.0 ms (-10.0 ms, -40.0%, p = 0.002)"
-        " PARTS host-bound -10.0 ms (mainly `data loading`) RUN `slow`: 0 GPUs, 4 ranks, median of 6 steps 25.0 ms"
+        "FASTER `fast` is faster than `slow`: 15.0 ms per median `step` instead of 25.0 ms (-10.0 ms, -40.0%,"
+        " p = 0.002) PARTS host-bound -10.0 ms (mainly `data loading`)"
+        " RUN `slow`: 0 GPUs, 4 ranks, 6 steps `step`, median 25.0 ms"
     )
     assert last == "Tables: --details   Report: --html FILE   Data: --json"
     assert [" ".join(line.split()) for line in table.splitlines()] == [
@@ -262,7 +263,7 @@ def test_steps_that_are_not_the_same_are_no_evidence() -> None:
     assert not pair.verdict.is_slower_by(0.05)
     sides = [Side("x", a), Side("y", replace(b, steps=replace(b.steps, name="other")))]
     text = format_comparison(compare_sides(sides), 200)
-    reason = "because the steps of the runs are not the same"
+    reason = "because their steps are not known to be the same work"
     assert " ".join(text.split()).startswith(f"INCONCLUSIVE no times of `x` and `y` can be compared, {reason} ")
 
 

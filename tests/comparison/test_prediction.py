@@ -165,7 +165,7 @@ def test_what_takes_less_in_the_slower_run_is_not_related() -> None:
 def test_words(change: str, text: str) -> None:
     pair = compare_sides([Side("slow", run("slow", HOST)), Side("quick", run("quick", FAST))]).pairs[0]
     said = state_prediction(replace(pair, prediction=Prediction("slow", change, 70 * MS)), quote_name)
-    assert said == f"{text} would save about 70.0 ms per step (`quick` is 80.0 ms faster)"
+    assert said == f"{text} would save about 70.0 ms per mean step (`quick` is 80.0 ms faster in the median)"
 
 
 def test_a_saved_text_that_is_no_change() -> None:

@@ -6,6 +6,7 @@ import sqlite3
 import statistics
 from bisect import bisect_right
 from contextlib import closing
+from dataclasses import replace
 from itertools import accumulate, combinations
 from pathlib import Path
 
@@ -312,3 +313,24 @@ def test_halves_of_which_one_is_faster(less: float, kind: str) -> None:
         for half, part in ((steps[:20], 0.0), (steps[20:], less))
     ]
     assert compare_sides([Side("A", halves[0]), Side("B", halves[1])]).pairs[0].verdict.kind == kind
+
+
+# ---- without steps ---------------------------------------------------------------------------------------------------
+
+
+def test_without_steps_the_work_of_gpus_is_compared(samples: Path) -> None:
+    """From the first operation to the last by plain SQL, also if that is most of the capture."""
+    report = samples / "single-graph.sqlite"
+    with closing(sqlite3.connect(report)) as database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master") if "CUPTI_ACTIVITY" in name]
+        tables = [name for name in tables if name.endswith(("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"))]
+        spans = [database.execute(f'SELECT min(start), max("end") FROM {name}').fetchone() for name in tables]
+    true = max(end for _, end in spans if end) - min(begin for begin, _ in spans if begin)
+    summary = nsys2prv_ng.summarize(report, jobs=1)
+    assert summary.efficiency is not None and summary.efficiency.in_work is not None
+    whole = replace(summary, efficiency=replace(summary.efficiency, in_work=None))
+    for side in (summary, whole):
+        pair = compare_sides([Side("A", summary), Side("B", side)]).pairs[0]
+        assert (pair.verdict.a_ns, pair.verdict.b_ns, pair.verdict.p) == (true, true, None)
+        assert pair.rows[-1].a_ns == pair.rows[-1].b_ns == 0 and not any(row.difference_ns for row in pair.rows)
+    assert "in which GPUs work instead of" in format_comparison(compare_sides([Side("A", summary), Side("B", whole)]))

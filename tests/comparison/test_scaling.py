@@ -226,7 +226,7 @@ def test_without_steps_times_are_of_windows() -> None:
     ("two", "reason"),
     [
         (without_steps(make_run("two", [400] * 2, 50)), "not every run has steps"),
-        (make_run("two", [400] * 2, 50, step_name="token"), "different names"),
+        (make_run("two", [400] * 2, 50, step_name="token"), "not the same work"),
     ],
 )
 def test_windows_with_different_work_show_no_kind(two: Side, reason: str) -> None:

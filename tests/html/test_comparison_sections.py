@@ -26,10 +26,11 @@ def make_pair(a_ns: int, changes: list[int]) -> Pair:
         BudgetRow(name, first, first + change, change, None, True)
         for name, first, change in zip([*names[: len(changes) - 1], "rest"], firsts, changes, strict=True)
     ]
-    side = SideNumbers("a", 1, 1, 1, "step", [a_ns], a_ns, None, None, a_ns, True, [CaptureNumbers(1, [a_ns], a_ns)], 0)
+    captures = [CaptureNumbers(1, [a_ns], a_ns)]
+    side = SideNumbers("a", 1, 1, 1, "step", "", 1, [a_ns], a_ns, a_ns, None, None, a_ns, True, captures, 0)
     change = (b_ns - a_ns) / a_ns if a_ns else None
-    verdict = Verdict("inconclusive", "step", "steps", a_ns, b_ns, b_ns - a_ns, change, None)
-    return Pair(verdict, side, side, b_ns - a_ns, "GPU", rows, "", [], [], None, [], None)
+    verdict = Verdict("inconclusive", "step", "steps", "median", a_ns, b_ns, b_ns - a_ns, change, None)
+    return Pair(verdict, side, side, b_ns - a_ns, "GPU", rows, "", [], [], None, [], None, [], "")
 
 
 def get_bars(table: Table) -> list[Segment]:

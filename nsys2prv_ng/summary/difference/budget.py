@@ -9,11 +9,20 @@ them counts as one step: its median step, and the means of its parts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from nsys2prv_ng.summary.difference.statistics import FEWEST, LEVEL, NOISE, compare_ranks, find_median
-from nsys2prv_ng.summary.efficiency.numbers import Losses, WindowEfficiency
+from nsys2prv_ng.summary.difference.statistics import (
+    FEWEST,
+    LEVEL,
+    NOISE,
+    Average,
+    add_up_groups,
+    compare_ranks,
+    find_average,
+    find_median,
+)
+from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, Losses, WindowEfficiency
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.others import list_comparable
@@ -42,24 +51,48 @@ class Windows(NamedTuple):
     parts: list[dict[str, int]]
 
 
-def list_windows(summary: JobSummary, *, by_step: bool) -> Windows:
-    """Return the steps of a summary, or all of its time, with their parts."""
+def list_windows(summary: JobSummary, *, by_step: bool, size: int = 1) -> Windows:
+    """Return the steps of a summary, or all the time in which GPUs work, with their parts.
+
+    `size`: how many steps that follow each other are one window.
+    """
     efficiency = summary.efficiency
     if efficiency is None:
         return Windows([summary.duration_ns], "", 1, [{}])
-    windows: Sequence[WindowEfficiency] = efficiency.steps if by_step else [efficiency]
+    windows: Sequence[WindowEfficiency] = efficiency.steps if by_step else [_find_work(summary, efficiency)]
     ns = [window.window_ns for window in windows]
     losses = [window.losses for window in windows if window.losses is not None]
     if len(losses) == len(windows) and losses[0].devices:
-        return Windows(ns, "GPU", losses[0].devices, [_divide_gpu(window_losses) for window_losses in losses])
-    if all(window.nccl_as_communication.host is not None for window in windows):
-        return Windows(ns, "main thread", 1, [_divide_thread(window) for window in windows])
-    return Windows(ns, "", 1, [{} for _ in ns])
+        found = Windows(ns, "GPU", losses[0].devices, [_divide_gpu(window_losses) for window_losses in losses])
+    elif all(window.nccl_as_communication.host is not None for window in windows):
+        found = Windows(ns, "main thread", 1, [_divide_thread(window) for window in windows])
+    else:
+        found = Windows(ns, "", 1, [{} for _ in ns])
+    if size == 1:
+        return found
+    starts = range(0, len(ns) // size * size, size)
+    parts = [sum_by_key(item for part in found.parts[n : n + size] for item in part.items()) for n in starts]
+    return found._replace(ns=add_up_groups(ns, size), parts=[dict(part) for part in parts])
 
 
-def list_captures(summaries: Sequence[JobSummary], *, by_step: bool) -> Windows:
+def _find_work(summary: JobSummary, efficiency: EfficiencyNumbers) -> WindowEfficiency:
+    """Return the time from the first GPU operation to the last of a job without steps, unless the user chose a time."""
+    work, losses = summary.gpu_time_ns, efficiency.losses
+    if efficiency.in_work is not None or work is None or losses is None or efficiency.is_chosen or summary.windows_ns:
+        return efficiency.in_work or efficiency
+    (first, last), (begin, end) = work, efficiency.windows_ns[0] if len(efficiency.windows_ns) == 1 else (0, 0)
+    if not begin <= first < last <= end:
+        return efficiency
+    before, after = losses.devices * (first - begin), losses.devices * (end - last)
+    shorter = replace(
+        losses, before_first_ns=losses.before_first_ns - before, after_last_ns=losses.after_last_ns - after
+    )
+    return replace(efficiency, window_ns=last - first, losses=shorter)
+
+
+def list_captures(summaries: Sequence[JobSummary], *, by_step: bool, size: int = 1) -> Windows:
     """Return a window for each capture: its median step with the means of its parts, or all of its time."""
-    captures = [list_windows(summary, by_step=by_step) for summary in summaries]
+    captures = [list_windows(summary, by_step=by_step, size=size) for summary in summaries]
     ns = [find_median(capture.ns) for capture in captures]
     if len({(capture.unit, capture.units) for capture in captures}) > 1:  # captures of different sizes
         return Windows(ns, "", 1, [{} for _ in ns])
@@ -86,19 +119,20 @@ def _divide_thread(window: WindowEfficiency) -> dict[str, int]:
     return {USER_CODE: useful, IN_CUDA: outside_mpi - useful, IN_MPI: window.window_ns - outside_mpi}
 
 
-def make_budget(a: Windows, b: Windows) -> list[BudgetRow]:
-    """Return the parts of both sides, the largest difference first, and the median less the mean as the last row."""
+def make_budget(a: Windows, b: Windows, average: Average = "median") -> list[BudgetRow]:
+    """Return the parts of both sides, the largest difference first, and the average less the mean as the last row."""
     if a.unit != b.unit:
         a, b = (side._replace(parts=[{} for _ in side.ns]) for side in (a, b))
     if any(COMPUTE in part for side in (a, b) for part in side.parts):  # a side does not divide compute into classes
         a, b = (side._replace(parts=[_join_compute(part) for part in side.parts]) for side in (a, b))
-    median = find_median(a.ns)
+    median, other = (find_average(side.ns, average) for side in (a, b))
     names = list(dict.fromkeys(name for side in (a, b) for part in side.parts for name in part))
     rows = [row for row in (_make_row(name, a, b, median) for name in names) if row.a_ns or row.b_ns]
     rows.sort(key=lambda row: -abs(row.difference_ns))
-    rest_a, rest_b = median - sum(row.a_ns for row in rows), find_median(b.ns) - sum(row.b_ns for row in rows)
+    rest_a, rest_b = median - sum(row.a_ns for row in rows), other - sum(row.b_ns for row in rows)
     change = rest_b - rest_a
-    name = NOT_DIVIDED if not rows else REST if len(a.ns) > 1 or len(b.ns) > 1 else "rounding"
+    is_median = average == "median" and max(len(a.ns), len(b.ns)) > 1
+    name = NOT_DIVIDED if not rows else REST if is_median else "rounding"
     return [*rows, BudgetRow(name, rest_a, rest_b, change, None, abs(change) >= NOISE * median)]
 
 
@@ -121,24 +155,29 @@ def _make_row(name: str, a: Windows, b: Windows, median: int) -> BudgetRow:
     return BudgetRow(name, mean_a, mean_b, change, p, p < LEVEL and abs(change) >= LEAST * median)
 
 
-def find_cause(a: JobSummary, b: JobSummary, rows: Sequence[BudgetRow], *, by_step: bool) -> str:
-    """Return the NVTX range with most of the difference in host-bound time; "" if no range has most of it."""
+def find_cause(
+    a: JobSummary, b: JobSummary, rows: Sequence[BudgetRow], *, by_step: bool, sizes: tuple[int, int] = (1, 1)
+) -> str:
+    """Return the NVTX range with most of the difference in host-bound time; "" if no range has most of it.
+
+    `sizes`: how many steps of each side are compared as one.
+    """
     late = next((row.difference_ns for row in rows if row.name == HOST_BOUND), 0)
     if not late:
         return ""
-    before, after = (_list_ranges(summary, by_step=by_step) for summary in (a, b))
+    before, after = (_list_ranges(*side, by_step=by_step) for side in zip((a, b), sizes, strict=True))
     change = {name: after.get(name, 0) - before.get(name, 0) for name in list_comparable(before, after)}
     largest = max(sorted(change), key=lambda name: change[name] / late, default="")
     return largest if 2 * change.get(largest, 0) / late >= 1 else ""
 
 
-def _list_ranges(summary: JobSummary, *, by_step: bool) -> dict[str, float]:
-    """Return the host-bound time of each NVTX range, per step and GPU."""
+def _list_ranges(summary: JobSummary, size: int, *, by_step: bool) -> dict[str, float]:
+    """Return the host-bound time of each NVTX range, per `size` steps and GPU."""
     efficiency = summary.efficiency
     window = None if efficiency is None else efficiency.in_steps if by_step else efficiency
     if window is None or window.losses is None or efficiency is None:
         return {}
-    windows = len(efficiency.steps) if by_step else 1
+    windows = len(efficiency.steps) / size if by_step else 1
     return {idle.range: idle.ns / (windows * window.losses.devices) for idle in window.losses.idle_by_range}
 
 

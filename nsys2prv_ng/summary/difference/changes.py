@@ -54,13 +54,23 @@ class _Named(NamedTuple):
     depth: int = 0
 
 
-def list_changes(a: JobSummary, b: JobSummary, kind: Kind) -> list[Change]:
+Sizes = tuple[int, int]
+"""How many steps of each side are compared as one."""
+_ALONE = 1, 1
+
+
+def list_changes(a: JobSummary, b: JobSummary, kind: Kind, sizes: Sizes = _ALONE) -> list[Change]:
     """Return the change of each name of a kind, the largest first; of kernels by class. Both summaries are of steps."""
-    return _compare(a, b, kind, *map(_LISTS[kind], (a, b)))
+    return _compare(a, b, kind, sizes, *map(_LISTS[kind], (a, b)))
 
 
 def find_changes(
-    a: JobSummary, b: JobSummary, rows: Sequence[BudgetRow], step_ns: int, prevented: frozenset[str]
+    a: JobSummary,
+    b: JobSummary,
+    rows: Sequence[BudgetRow],
+    step_ns: int,
+    prevented: frozenset[str],
+    sizes: Sizes = _ALONE,
 ) -> list[Change]:
     """Return what changed most, at most three. Both summaries are of steps.
 
@@ -68,12 +78,12 @@ def find_changes(
     """
     limits = step_ns * NOISE, step_ns * LEAST
     found = [
-        *(() if "kernels" in prevented else find_kernels(a, b)),
-        *_compare(a, b, "transfer", *(_sum_transfers(side, prevented) for side in (a, b)))[:1],
-        *(() if "ranges" in prevented else _find_ranges(a, b, limits)),
+        *(() if "kernels" in prevented else find_kernels(a, b, sizes)),
+        *_compare(a, b, "transfer", sizes, *(_sum_transfers(side, prevented) for side in (a, b)))[:1],
+        *(() if "ranges" in prevented else _find_ranges(a, b, limits, sizes)),
     ]
     found = [change for change in found if _is_named(change, rows, limits)]
-    calls = [call for call in list_changes(a, b, "call") if _is_named(call, rows, limits)]
+    calls = [call for call in list_changes(a, b, "call", sizes) if _is_named(call, rows, limits)]
     ranges = [change for change in found if change.kind == "range"]
     if ranges:  # beside them, only what they do not contain
         calls = [call for call in calls if call.only and not any(_has_nearly_all(own, call) for own in ranges)][:1]
@@ -94,23 +104,23 @@ def _is_named(change: Change, rows: Sequence[BudgetRow], limits: tuple[float, fl
 
 
 def _compare(
-    a: JobSummary, b: JobSummary, kind: Kind, before: Mapping[str, _Named], after: Mapping[str, _Named]
+    a: JobSummary, b: JobSummary, kind: Kind, sizes: Sizes, before: Mapping[str, _Named], after: Mapping[str, _Named]
 ) -> list[Change]:
     """Return the change of each name, the largest first."""
     names = list_comparable(before, after)
     names = [name for name in names if any(name in side and side[name].ns for side in (before, after))]
-    changes = [_make_change(a, b, kind, name, before.get(name), after.get(name)) for name in names]
+    changes = [_make_change(a, b, kind, name, (before.get(name), after.get(name)), sizes) for name in names]
     return sorted(changes, key=lambda change: -abs(change.difference_ns))
 
 
 def _make_change(
-    a: JobSummary, b: JobSummary, kind: Kind, name: str, before: _Named | None, after: _Named | None
+    a: JobSummary, b: JobSummary, kind: Kind, name: str, sides: tuple[_Named | None, _Named | None], sizes: Sizes
 ) -> Change:
     """Return the change of a name: of one rank if that has nearly all of it, else the mean."""
     per: Per = "GPU" if kind in ("kernel", "transfer") else b.users[0]
     times = [
-        {rank: ns / max(1, side.step_count) for rank, ns in (named.ns if named else {}).items()}
-        for side, named in ((a, before), (b, after))
+        {rank: ns * size / max(1, side.step_count) for rank, ns in (named.ns if named else {}).items()}
+        for side, named, size in zip((a, b), sides, sizes, strict=True)
     ]
     ranks = {rank: times[1].get(rank, 0) - times[0].get(rank, 0) for rank in {*times[0], *times[1]}}
     most = max(ranks, key=lambda rank: abs(ranks[rank]))
@@ -128,7 +138,7 @@ def _make_change(
         difference_ns=round(b_ns) - round(a_ns),
         per=per,
         rank=most if is_one else None,
-        only="B" if before is None else "A" if after is None else "",
+        only="B" if sides[0] is None else "A" if sides[1] is None else "",
     )
 
 
@@ -139,12 +149,12 @@ def _count(summary: JobSummary, per: Per) -> int:
 # ---- on GPUs ---------------------------------------------------------------------------------------------------------
 
 
-def find_kernels(a: JobSummary, b: JobSummary) -> list[Change]:
+def find_kernels(a: JobSummary, b: JobSummary, sizes: Sizes = _ALONE) -> list[Change]:
     """Return the class of kernels that changed most, or the kernel that has nearly all of its change."""
-    classes = list_changes(a, b, "kernel")
+    classes = list_changes(a, b, "kernel", sizes)
     if not classes:
         return []
-    inner = _compare(a, b, "kernel", *(_sum_kernels(side, classes[0].name) for side in (a, b)))
+    inner = _compare(a, b, "kernel", sizes, *(_sum_kernels(side, classes[0].name) for side in (a, b)))
     return [inner[0] if _has_nearly_all(inner[0], classes[0]) else classes[0]]
 
 
@@ -172,10 +182,10 @@ def _sum_transfers(summary: JobSummary, prevented: frozenset[str]) -> dict[str, 
 # ---- on hosts --------------------------------------------------------------------------------------------------------
 
 
-def _find_ranges(a: JobSummary, b: JobSummary, limits: tuple[float, float]) -> list[Change]:
+def _find_ranges(a: JobSummary, b: JobSummary, limits: tuple[float, float], sizes: Sizes) -> list[Change]:
     """Return the range that changed most, and the range of one side only that has most time."""
     before, after = (_list_ranges(side) for side in (a, b))
-    changes = _compare(a, b, "range", before, after)
+    changes = _compare(a, b, "range", sizes, before, after)
     if not changes or not changes[0].difference_ns:
         return []
     depth = {name: each.depth for side in (before, after) for name, each in side.items()}
