@@ -194,7 +194,8 @@ def _list_bursts(work: LaunchedWork, fewest: int) -> list[Delimiter]:
     found: list[tuple[float, Delimiter]] = []
     for number in range(len(work.texts)):
         places = order[limits[number] : limits[number + 1]]
-        for jump, first, after in _split_bursts(places, fewest):
+        least_even = 0.0 if work.is_optimizer[number] else _LEAST_EVEN  # phases may lie between its steps
+        for jump, first, after in _split_bursts(places, fewest, least_even):
             # The kernels of optimizers are tried, however close they are.
             weight = np.inf if work.is_optimizer[number] else jump
             checksum = int(work.checksum[number])
@@ -204,13 +205,13 @@ def _list_bursts(work: LaunchedWork, fewest: int) -> list[Delimiter]:
     return [delimiter for _, delimiter in found[:_MOST_BURSTS]]
 
 
-def _split_bursts(places: IntArray, fewest: int) -> Iterator[tuple[float, IntArray, IntArray]]:
+def _split_bursts(places: IntArray, fewest: int, least_even: float) -> Iterator[tuple[float, IntArray, IntArray]]:
     """Yield up to three ways to split places into bursts: jump of distances, begins of bursts, ends (after them)."""
     distance = np.diff(places)
     for jump, least in _find_jumps(distance.astype(np.float64), fewest, _LEAST_JUMP, 3):
         last = np.flatnonzero(distance >= least)
         even = np.median(distance[last]) * last.size / (places[-1] - places[0])
-        if even >= _LEAST_EVEN:
+        if even >= least_even:
             yield jump, places[np.append(0, last + 1)], places[np.append(last, places.size - 1)] + 1
 
 

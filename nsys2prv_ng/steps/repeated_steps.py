@@ -55,6 +55,10 @@ _LEAST_BETTER = 0.05
 """Larger steps are preferred if they are more similar, and have less irregular names, by more than this share."""
 _LONG = 3
 """A part is long if it takes this many times the median."""
+_LEAST_PHASE = 1.5
+"""A part has a phase beside its step if it has at least this many times the operations of others: half of a step."""
+_MOST_PHASES = 1 / 3
+"""Most phases, as a share of the steps: in `gan` of the test bed, each second step has more work, of the other network."""
 _LEAST_PART = 0.5
 """Minimum share of operations, and of GPU time, in the steps."""
 _MOST_BEFORE = 0.1
@@ -92,6 +96,7 @@ class Candidate(NamedTuple):
       others.
     - `is_layer`: whether these are layers of a model rather than steps.
     - `repeats`: how many shorter periods a step contains.
+    - `is_phase`: which of them (m) are no steps, but other work between two, as a validation.
     """
 
     kind: tuple[str, int]
@@ -104,6 +109,7 @@ class Candidate(NamedTuple):
     pause: float
     whole: int
     is_layer: bool
+    is_phase: BoolArray
     repeats: int = 1
 
     @property
@@ -163,7 +169,8 @@ def _join_rounds(candidate: Candidate, work: LaunchedWork) -> Candidate:
     first = int(last[0]) + 1 - repeats
     starts = np.append(first, last + 1) if first >= 0 else last + 1
     rounds = starts.size - 1
-    return candidate._replace(limits=limits[starts], whole=rounds, repeats=repeats)
+    is_phase = np.zeros(rounds, np.bool_)
+    return candidate._replace(limits=limits[starts], whole=rounds, repeats=repeats, is_phase=is_phase)
 
 
 def _choose_count(sound: Sequence[Candidate]) -> int:
@@ -211,11 +218,14 @@ class _Task:
         joined = self._join_fragments(limits, counts)
         if joined.size < limits.size:
             limits, counts = joined, count_names(self.work.name, len(self.work.texts), joined)
-        first, last = self._choose_run(limits, counts)
-        limits = limits[first : last + 1]
-        if limits.size <= fewest:
+        limits, is_phase = self._split_phases(kind, limits)
+        if is_phase.any():
+            counts = count_names(self.work.name, len(self.work.texts), limits)
+        first, last = self._choose_run(limits, counts, is_phase)
+        limits, is_phase = limits[first : last + 1], is_phase[first:last]
+        if np.count_nonzero(~is_phase) < fewest:
             return None
-        counts = counts.choose(first, last)
+        counts = counts.choose(first, last).keep(~is_phase)
         typical = counts.find_typical(len(self.work.texts))
         by_number, by_time = (counts.compare(typical, weight) for weight in self.weights)
         shares = [float(shared.sum() / either.sum()) for shared, either in (by_number, by_time) if either.sum()]
@@ -241,6 +251,7 @@ class _Task:
             float(np.median(self.pause[limits[1:-1]])),
             int((_mark_similar(*by_number, 0.5) | _mark_similar(*by_time, 0.5)).sum()),
             self._is_layer(counts, typical),
+            is_phase,
         )
 
     def _add_ends(self, starts: IntArray) -> IntArray:
@@ -266,15 +277,35 @@ class _Task:
         both = length[1:] + length[:-1] <= _LONGEST * np.median(length)
         return limits[~np.concatenate([[False], is_odd[1:] & is_odd[:-1] & both, [False]])]
 
-    def _choose_run(self, limits: IntArray, counts: PartCounts) -> tuple[int, int]:
-        """Return the first part and the one after the last part of the longest run of similar parts."""
+    def _split_phases(self, kind: tuple[str, int], limits: IntArray) -> tuple[IntArray, BoolArray]:
+        """Return the limits of parts, and which parts are phases between the steps, which the optimizer shows.
+
+        A step that ends or begins with its delimiter has the median length; what a longer part has before it, or after
+        it, is a phase if the rest is as similar to other steps as these are.
+        """
+        length, ends = np.diff(limits), kind[0].startswith("after")
+        nothing = limits, np.zeros(length.size, np.bool_)
+        usual = int(np.median(length))
+        long = np.flatnonzero(length >= _LEAST_PHASE * usual)
+        if not 0 < long.size <= _MOST_PHASES * length.size or not self.work.is_optimizer.any():
+            return nothing
+        middle = self.launch[limits[long + 1] - usual if ends else limits[long] + usual]
+        long, middle = long[middle > limits[long]], middle[middle > limits[long]]
+        split = np.unique(np.append(limits, middle))
+        is_phase = np.isin(split[:-1], limits[long] if ends else middle)
+        counts = count_names(self.work.name, len(self.work.texts), split).keep(~is_phase)
+        shared, either = counts.compare(counts.find_typical(len(self.work.texts)), self.weights[0])
+        return (split, is_phase) if shared.sum() >= _LEAST_SIMILAR * either.sum() else nothing
+
+    def _choose_run(self, limits: IntArray, counts: PartCounts, is_phase: BoolArray) -> tuple[int, int]:
+        """Return the first part and the one after the last part of the longest run of similar parts and of phases."""
         typical = counts.choose(1, counts.parts - 1).find_typical(len(self.work.texts))
         length = np.diff(limits)
         least = min(_LEAST_WHOLE * float(np.median(length)), int(length[1:-1].min()))
         runs = []
         for weight in self.weights:
             shared, either = counts.compare(typical, weight)
-            value = shared - _LEAST_OF_ONE * either
+            value = np.where(is_phase, 0.0, shared - _LEAST_OF_ONE * either)
             for at in (0, -1):  # the capture may have cut them
                 if length[at] < least:
                     value[at] = -np.inf

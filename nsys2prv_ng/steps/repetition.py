@@ -147,7 +147,7 @@ def _place_in_time(candidate: Candidate, work: LaunchedWork) -> Found:
         end=limits[1:],
         done=np.maximum.reduceat(work.end[: candidate.limits[-1]], candidate.limits[:-1]),
         number=np.arange(1, candidate.steps + 1),
-        text=make_objects([""] * candidate.steps),
+        text=make_objects(["other work" if phase else "step" for phase in candidate.is_phase]),
         row=-1,
         repeats=candidate.repeats,
     )

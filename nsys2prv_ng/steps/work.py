@@ -169,6 +169,12 @@ class PartCounts(NamedTuple):
         kept = (self.part >= first) & (self.part < last)
         return PartCounts(self.name[kept], self.part[kept] - first, self.times[kept], last - first)
 
+    def keep(self, which: BoolArray) -> PartCounts:
+        """Return the counts of some parts (m), numbered anew."""
+        kept = which[self.part]
+        number = np.cumsum(which) - 1
+        return PartCounts(self.name[kept], number[self.part[kept]], self.times[kept], int(which.sum()))
+
     def find_typical(self, names: int) -> IntArray:
         """Return how often a part has each of k names, at the median of all parts (the lower one)."""
         most = int(self.times.max(initial=0)) + 1
