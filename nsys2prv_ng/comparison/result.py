@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 
 from nsys2prv_ng.comparison.content import CLASS, COUNT, ROOMY, SIZE, list_grids
@@ -24,7 +24,6 @@ _LABEL = 40
 """Most characters of the name of a run."""
 
 
-@dataclass(eq=False, repr=False)
 class Comparison(ComparisonNumbers):
     """A comparison of runs, as `compare` returns it: each later run with the first."""
 

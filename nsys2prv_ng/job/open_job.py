@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -49,7 +48,6 @@ from nsys2prv_ng.steps.steps import Steps, find_steps
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class Job(ValueClass):
     """The reports of a job. Their records, and the records made from all reports together, are in the store."""
 

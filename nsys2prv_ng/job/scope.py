@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,8 +15,7 @@ from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Scope(ValueClass):
+class Scope(ValueClass, frozen=True):
     """The chosen time of a job. All times are on the common clock (ns).
 
     - `first`, `last`: limits of the records, after they were cut.

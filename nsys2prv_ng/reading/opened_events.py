@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
@@ -124,7 +123,6 @@ class _Kept(threading.local):
             size -= self.sources.pop(next(iter(self.sources))).size
 
 
-@dataclass(eq=False, repr=False)
 class _Loaded(ValueClass):
     """The records of a source of a report, and its events if they were asked for."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,7 +44,6 @@ _LARGE = 16 << 20
 """Bytes of records of a source that took so much memory that it is given back before the next source is read."""
 
 
-@dataclass(eq=False, repr=False)
 class _Report(ValueClass):
     """One report: its records by source are in a store.
 
@@ -61,7 +60,6 @@ class _Report(ValueClass):
     diagnostics: Diagnostics
 
 
-@dataclass(eq=False, repr=False)
 class ReadReport(_Report):
     """One report as it was read, with the times of its own clock.
 
@@ -77,7 +75,6 @@ class ReadReport(_Report):
         return ReportRecords(**{**known, "results": results}, node=node, clock=clock)
 
 
-@dataclass(eq=False, repr=False)
 class ReportRecords(_Report):
     """One report on its node and on the common clock.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -30,7 +29,6 @@ from nsys2prv_ng.runtime.limits import give_back_freed_memory
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class Model(ValueClass):
     """A job as a graph of dependencies. Nodes: starts and ends of its operations and calls (Numbers), and others."""
 

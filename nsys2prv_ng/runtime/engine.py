@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from multiprocessing import current_process
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -55,7 +55,6 @@ _FEWEST_FOR_PROCESSES = 16
 """Fewest pieces for each process: a process starts within 0.1 s, and loads the compiled functions that it calls."""
 
 
-@dataclass(eq=False, repr=False)
 class LocalEngine(ValueClass):
     """Threads of this process, or processes to sum up many pieces, and for a piece beside others.
 

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, NoReturn, TypeVar, cast
@@ -35,7 +34,6 @@ class _TracebackError(Exception):
     """Text of a traceback in another process."""
 
 
-@dataclass(eq=False, repr=False)
 class Failure(ValueClass):
     """Error of a piece of work, in a form that can be sent to another process."""
 
@@ -48,7 +46,6 @@ class Failure(ValueClass):
         raise self.error from (_TracebackError(self.where) if self.where else None)
 
 
-@dataclass(eq=False, repr=False)
 class Work(ValueClass, Generic[T]):
     """`count` pieces of work. `do(i, tick)` does piece i and calls `tick(n)` when n more of its steps are done."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError, UsageError
@@ -33,7 +33,6 @@ _PLAN = "trace.plan"
 _OPEN_TYPES = OpenTypes(names={"JobSummary": JobSummary})
 
 
-@dataclass(eq=False, repr=False)
 class KeptPlan(ValueClass):
     """The plan of a trace and its division into parts."""
 

@@ -8,7 +8,7 @@ dropped.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -42,7 +42,6 @@ _STEP_DIGITS = 10
 """Maximum number of digits in the value of a step."""
 
 
-@dataclass(eq=False, repr=False)
 class Overview(ValueClass):
     """The records of an overview, and an account of what it omits."""
 

@@ -11,7 +11,6 @@ lines fit. Finally as many rows as fit become exact, rows with few states first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +39,6 @@ _TYPE_DIGITS = 8
 """Number of digits of an event type."""
 
 
-@dataclass(eq=False, repr=False)
 class LineSizes(ValueClass):
     """Upper limits of the line lengths of a trace (bytes), from the digits of its objects and times.
 

@@ -7,7 +7,7 @@ nothing else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from nsys2prv_ng.analysis.path.critical_path import check_size, find_critical_path, load_path_lanes
@@ -34,7 +34,6 @@ from nsys2prv_ng.translation.states import make_state_records
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class TranslationPlan(ReadOptions):
     """What a translation reads, writes and replaces."""
 
@@ -56,7 +55,6 @@ class TranslationPlan(ReadOptions):
     """Write a trace of limited size that shows where to look, instead of all events."""
 
 
-@dataclass(eq=False, repr=False)
 class TracePlan(ValueClass):
     """A trace that is ready to be written: its texts, its slices and its account."""
 

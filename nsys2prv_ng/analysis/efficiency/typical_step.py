@@ -8,7 +8,6 @@ for them: those nearest to the medians of the longer and of the shorter half.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -116,8 +115,7 @@ class LongestStates:
 # ---- ranges ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class RangeBar(ValueClass):
+class RangeBar(ValueClass, kw_only=True):
     """An NVTX push/pop range, cut to a step; depth 0 is the outermost. Times (ns) count from the job's `zero`."""
 
     depth: int
@@ -126,8 +124,7 @@ class RangeBar(ValueClass):
     name: str
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class RangesOfTask(ValueClass):
+class RangesOfTask(ValueClass, kw_only=True):
     """The ranges of a task in a step, ordered by start and depth."""
 
     label: str

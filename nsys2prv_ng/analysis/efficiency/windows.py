@@ -8,7 +8,6 @@ windows of it. Only steps and ranges count that no limit of a chosen time cuts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +53,6 @@ class RangeWindows(NamedTuple):
 # ---- all windows -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False, repr=False)
 class WindowPlan(ValueClass):
     """The windows of a job that do not depend on ranges (ns, on the common clock).
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -27,7 +27,6 @@ from nsys2prv_ng.sources.cuda import cuda_memory
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class DeviceRow(ValueClass):
     """A GPU of the trace: its node, the GPU, and the tasks that ran operations on it."""
 
@@ -40,7 +39,6 @@ class DeviceRow(ValueClass):
         return sorted({rank for task in self.tasks if (rank := rank_of_task[task]) is not None})
 
 
-@dataclass(eq=False, repr=False)
 class Devices(ValueClass):
     """The GPUs of a job by row, and for each report the row of each place's GPU (-1: no GPU)."""
 

@@ -9,7 +9,6 @@ several reports sampled a GPU, the samples of a report that started later count 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +33,6 @@ from nsys2prv_ng.text.names import match_patterns
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class CoveredValues(ValueClass):
     """Values in a part of the time: sum of value x ns for which it is in force, the ns, and the number of values."""
 
@@ -55,7 +53,6 @@ class CoveredValues(ValueClass):
 NO_VALUES = CoveredValues()
 
 
-@dataclass(eq=False, repr=False)
 class MetricSums(ValueClass):
     """Values of a metric on a row's GPU (in the trace), in the unit of `event_type`, and how long they are in force.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +37,6 @@ from nsys2prv_ng.runtime.limits import give_back_freed_memory
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class Lanes(ValueClass):
     """Operations, calls and threads of a job, with their rows (of the whole tree) and names.
 

@@ -24,7 +24,6 @@ attributed twice.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -215,7 +214,6 @@ def _sum_costs(answers: _Answers, waited: IntArray, task: IntArray) -> Table:
 # ---- one report ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False, repr=False)
 class _ReportReasons(ValueClass):
     """Finds the answers for the kernels and calls of one report."""
 

@@ -14,7 +14,7 @@ ended if a later one of its stream has.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +48,6 @@ COLUMNS = ("start", "end", "globalPid", "deviceId", "contextId", "streamId")
 """Columns that every table of device operations has."""
 
 
-@dataclass(eq=False, repr=False)
 class DeviceOperations(ValueClass):
     """The n operations of a report: the rows of all its tables, one table after the other.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -41,7 +41,6 @@ MPICH_WORLD = 0x44000000
 _NAMED_MEMBERS = 16
 
 
-@dataclass(eq=False, repr=False)
 class Group(ValueClass):
     """The known facts about a communicator.
 
@@ -53,7 +52,6 @@ class Group(ValueClass):
     members: dict[int, int] = field(default_factory=dict)
 
 
-@dataclass(eq=False, repr=False)
 class Communicators(ValueClass):
     """The communicators of one report: keys, known facts, and the meaning of handles.
 

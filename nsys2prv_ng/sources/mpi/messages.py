@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -144,7 +143,6 @@ class MessageEnds(NamedTuple):
     bytes: IntArray
 
 
-@dataclass(eq=False, repr=False)
 class MpiMessages(ValueClass):
     """The sends and receives of one report.
 

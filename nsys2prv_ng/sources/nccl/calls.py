@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -45,7 +44,6 @@ class NcclRanges(NamedTuple):
     name: IntArray
 
 
-@dataclass(eq=False, repr=False)
 class NcclCalls(ValueClass):
     """The NCCL calls of a report, including calls that only start or end a group.
 
@@ -62,8 +60,7 @@ class NcclCalls(ValueClass):
     advanced: AdvancedTrace | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class CallTable(PayloadColumns):
+class CallTable(PayloadColumns, kw_only=True):
     """The n shown calls of a report: who made them, when, and what they do. Times in ns.
 
     `place`: place of the thread. `name`: index into the names of `NcclCalls`. `is_message`: whether the call is a send

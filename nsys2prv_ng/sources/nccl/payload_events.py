@@ -7,7 +7,6 @@ all reports, so `nccl.join` assigns them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -192,7 +191,6 @@ class MessageEnds(NamedTuple):
         return MessageEnds._make(column[which] for column in self)
 
 
-@dataclass(eq=False, repr=False)
 class NcclJoinData(ValueClass):
     """The data of one report for `join`.
 

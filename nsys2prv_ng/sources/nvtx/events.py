@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
@@ -81,7 +79,6 @@ class Texts:
         return str(self.original[int(self.index[row])].as_py() or "")
 
 
-@dataclass(eq=False, repr=False)
 class NvtxEvents(ValueClass):
     """The NVTX events of a report.
 
