@@ -13,8 +13,7 @@ from nsys2prv_ng.clock.matches import Violations
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report.export_settings import FARTHEST, SYSTEM
 from nsys2prv_ng.runtime.files import read_input
-from nsys2prv_ng.text.formatting import count_noun
-from nsys2prv_ng.text.tables import format_table
+from nsys2prv_ng.text.formatting import count_noun, format_table
 from nsys2prv_ng.value_class import ValueClass
 
 NOTHING_CHECKED = Violations(0, 0, 0.0)

@@ -17,8 +17,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import take_groups
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray
-from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.runtime.kernels import take_median
+from nsys2prv_ng.runtime.jit import compiled, take_median
 from nsys2prv_ng.value_class import ValueClass
 
 BLOCKS = 8

@@ -9,7 +9,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.intervals.windows import unite_windows
+from nsys2prv_ng.intervals.step_functions import unite_windows
 from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.value_class import ValueClass

@@ -12,9 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.paraver import families

@@ -26,9 +26,8 @@ from nsys2prv_ng.arrays.groups import (
     sort_groups,
     take_rows,
 )
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import list_indices, mark_duplicates, sort_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.reading.nvtx_ranges import NvtxRanges, load_nvtx_ranges

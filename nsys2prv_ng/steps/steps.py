@@ -19,7 +19,7 @@ import numpy as np
 from nsys2prv_ng.arrays.groups import take_rows
 from nsys2prv_ng.arrays.row_keys import find_starts, sort_rows
 from nsys2prv_ng.arrays.types import IntArray, IntTable
-from nsys2prv_ng.intervals.windows import unite_windows
+from nsys2prv_ng.intervals.step_functions import unite_windows
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store

@@ -19,7 +19,7 @@ from nsys2prv_ng.analysis.waits.clocks import check_clocks
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.arrays.groups import Table
-from nsys2prv_ng.intervals.covered_time import Intervals
+from nsys2prv_ng.intervals.step_functions import Intervals
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.objects.places import Stream, Thread

@@ -10,9 +10,8 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import load_outermost_calls, load_thread_ranges, map_main_threads
 from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_objects, sum_table
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.intervals.step_functions import NOTHING
 from nsys2prv_ng.job.counted import CountedEvents

@@ -21,9 +21,8 @@ from nsys2prv_ng.analysis.path.critical_path import CriticalPath
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
 from nsys2prv_ng.analysis.waits.rules import REASONS
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, pick
 from nsys2prv_ng.intervals.states import FlatStates, flatten
 from nsys2prv_ng.job.open_job import Job, store_derived, store_joined
 from nsys2prv_ng.paraver import event_types as types

@@ -30,9 +30,8 @@ from nsys2prv_ng.sources.shared.reasons import (
 )
 from nsys2prv_ng.sources.shared.source import JoinResult, Result, StateIntervals
 from nsys2prv_ng.translation import derived_records as derived
-from nsys2prv_ng.translation import overview_states as budget
-from nsys2prv_ng.translation.overview_counters import make_metrics, make_shares
-from nsys2prv_ng.translation.overview_states import LineSizes, make_coarse_states
+from nsys2prv_ng.translation import overview_rows as budget
+from nsys2prv_ng.translation.overview_rows import LineSizes, make_coarse_states, make_metrics, make_shares
 from nsys2prv_ng.translation.result import OverviewFacts, SourceAccount
 from nsys2prv_ng.value_class import ValueClass
 

@@ -27,7 +27,7 @@ from nsys2prv_ng.sources.shared.source import JoinResult, Result, Source
 from nsys2prv_ng.translation.defaults import SHORTEST_LINE_NS
 from nsys2prv_ng.translation.derived_records import derive_path, derive_steps, derive_waits
 from nsys2prv_ng.translation.overview import make_overview
-from nsys2prv_ng.translation.overview_counters import SHARES
+from nsys2prv_ng.translation.overview_rows import SHARES
 from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TraceFacts
 from nsys2prv_ng.translation.slices import Slices, cut_into_slices
 from nsys2prv_ng.translation.states import make_state_records

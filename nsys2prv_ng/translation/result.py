@@ -14,8 +14,7 @@ from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.paraver.load_cost import LoadCost, format_memory, format_seconds
 from nsys2prv_ng.reading.accounts import ReportAccount, SkippedReport
 from nsys2prv_ng.sources.shared.reasons import KIND_WORDS, Kind, find_kind
-from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_utc, format_window
-from nsys2prv_ng.text.tables import format_table
+from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_table, format_time, format_utc, format_window
 from nsys2prv_ng.value_class import ValueClass
 
 if TYPE_CHECKING:

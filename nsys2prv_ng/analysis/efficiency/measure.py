@@ -19,8 +19,7 @@ from nsys2prv_ng.analysis.host_activity import map_main_threads
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, overlay
-from nsys2prv_ng.intervals.step_functions import StepFunction, make_row_steps
-from nsys2prv_ng.intervals.windows import cut_to_windows, unite_windows
+from nsys2prv_ng.intervals.step_functions import StepFunction, cut_to_windows, make_row_steps, unite_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES

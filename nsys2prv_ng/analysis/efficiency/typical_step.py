@@ -14,9 +14,8 @@ import numpy as np
 
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
-from nsys2prv_ng.intervals.bins import make_edges, sum_states
 from nsys2prv_ng.intervals.nesting import measure_depths
-from nsys2prv_ng.intervals.states import FlatStates
+from nsys2prv_ng.intervals.states import FlatStates, make_edges, sum_states
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.reading.nvtx_ranges import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.reading.opened_events import ABSENT

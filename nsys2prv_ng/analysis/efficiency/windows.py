@@ -17,8 +17,7 @@ from nsys2prv_ng.analysis.gpus.activity import list_activity_runs
 from nsys2prv_ng.arrays.row_keys import list_rows
 from nsys2prv_ng.arrays.types import IntArray, IntTable
 from nsys2prv_ng.intervals.states import FlatStates, flatten
-from nsys2prv_ng.intervals.step_functions import StepFunction
-from nsys2prv_ng.intervals.windows import cut_to_windows, unite_windows
+from nsys2prv_ng.intervals.step_functions import StepFunction, cut_to_windows, unite_windows
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.placement import measure_gpu_time

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE, MEMORY, WHOLE_GRAPH, sweep_devices
-from nsys2prv_ng.intervals.step_functions import StepFunction, find_peaks, measure_durations, sum_parts
-from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.intervals.step_functions import StepFunction, cut_to_windows, find_peaks, measure_durations, sum_parts
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.places import Device, Stream
 from nsys2prv_ng.objects.tree import make_gpu_key

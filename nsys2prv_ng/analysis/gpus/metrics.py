@@ -19,7 +19,7 @@ from nsys2prv_ng.arrays.groups import make_rows, sum_table
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, IntTable
 from nsys2prv_ng.intervals.states import FlatStates
-from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.intervals.step_functions import cut_to_windows
 from nsys2prv_ng.job.dropping import MOST_PERIODS, add_to_series, measure_period
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.tree import group_by_shared_rows

@@ -21,9 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.groups import map_unambiguous
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows, find_rows, mark_duplicates
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.intervals.nesting import assign_lanes, find_innermost
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import PID_MASK, get_process

@@ -16,9 +16,8 @@ from dataclasses import field
 import numpy as np
 
 from nsys2prv_ng.arrays.groups import map_unambiguous
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, pick
 from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.paraver.model import Communicator

@@ -14,7 +14,7 @@ from nsys2prv_ng.analysis.efficiency.typical_step import find_turns
 from nsys2prv_ng.arrays.groups import find_medians
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.replay.ideal_network import MOST_UNKNOWN, Saving, Savings
+from nsys2prv_ng.replay.what_if import MOST_UNKNOWN, Saving, Savings
 from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.efficiency import numbers
 from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges

@@ -20,9 +20,8 @@ import numpy as np
 
 from nsys2prv_ng.analysis.host_activity import find_main_threads
 from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_objects, make_rows, sum_table, take_rows
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, sort_nested
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, pick
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.objects.places import Thread

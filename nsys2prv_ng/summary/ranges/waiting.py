@@ -27,7 +27,7 @@ from nsys2prv_ng.analysis.waits.clocks import get_uncertainty
 from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.covered_time import NO_INTERVALS, CoveredTime, Intervals, find_intervals, join_intervals
+from nsys2prv_ng.intervals.step_functions import NO_INTERVALS, CoveredTime, Intervals, find_intervals, join_intervals
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.reading.opened_events import load_opened_events
