@@ -35,12 +35,11 @@ from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.reading.device_operations import list_traced_graphs
 from nsys2prv_ng.reading.open_reports import OpenedReports, ReadOptions, choose_evidence, open_reports, refuse_absent
-from nsys2prv_ng.reading.read_reports import ReportRecords
-from nsys2prv_ng.reading.spill import load_for_change, spill_records
+from nsys2prv_ng.reading.read_reports import ReportRecords, load_for_change, spill_records
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.store import Store, StoredColumns, load_columns
 from nsys2prv_ng.report.diagnostics import describe_lost_data, warn_of_mixed_graphs
-from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.runtime.parallel import Engine
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
 from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Result, Source

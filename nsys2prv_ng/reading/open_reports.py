@@ -15,9 +15,8 @@ from nsys2prv_ng.reading.shards import WhatToRead, find_shards, load_shards, wri
 from nsys2prv_ng.records.store import FolderStore, LocalStore, Store
 from nsys2prv_ng.report.export_all import locate_exports
 from nsys2prv_ng.report.files import get_export_size, get_report_size, refuse_missing, refuse_no_reports, refuse_twice
-from nsys2prv_ng.runtime.engine import Engine, LocalEngine
 from nsys2prv_ng.runtime.limits import Resources
-from nsys2prv_ng.runtime.parallel import Work
+from nsys2prv_ng.runtime.parallel import Engine, LocalEngine, Work
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES, WITH_EVIDENCE
 from nsys2prv_ng.sources.shared.source import Source

@@ -18,8 +18,7 @@ from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
-from nsys2prv_ng.reading.read_reports import ReportRecords
-from nsys2prv_ng.reading.spill import load_on_clock
+from nsys2prv_ng.reading.read_reports import ReportRecords, load_on_clock
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Records, unpack_tie
 from nsys2prv_ng.records.runs import Run

@@ -23,8 +23,7 @@ from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import MessagePairs
 from nsys2prv_ng.reading.device_operations import HOST_FUNCTION
-from nsys2prv_ng.reading.read_reports import ReportRecords
-from nsys2prv_ng.reading.spill import load_on_clock, load_states, spill_states
+from nsys2prv_ng.reading.read_reports import ReportRecords, load_on_clock, load_states, spill_states
 from nsys2prv_ng.records.clip import retime_rows
 from nsys2prv_ng.records.runs import store_records
 from nsys2prv_ng.records.store import Store

@@ -28,7 +28,7 @@ from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.reading.device_operations import load_launched_operations
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.runtime.parallel import Engine
 
 _NEVER = np.iinfo(np.int64).min
 

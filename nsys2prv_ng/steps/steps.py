@@ -23,7 +23,7 @@ from nsys2prv_ng.intervals.step_functions import unite_windows
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.runtime.parallel import Engine
 from nsys2prv_ng.steps.kinds import find_kinds
 from nsys2prv_ng.steps.marks import find_marks
 from nsys2prv_ng.steps.spans import HostSpans, find_gpu_ends

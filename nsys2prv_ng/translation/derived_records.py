@@ -28,7 +28,7 @@ from nsys2prv_ng.job.open_job import Job, store_derived, store_joined
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Labels
-from nsys2prv_ng.reading.spill import spill_records
+from nsys2prv_ng.reading.read_reports import spill_records
 from nsys2prv_ng.records.columns import Pair, Records, make_communications, make_events, make_intervals
 from nsys2prv_ng.sources.shared.reasons import NO_LINE, NOT_SELECTED, OTHER_OPERATION, OUTSIDE_CHOSEN_TIME
 from nsys2prv_ng.sources.shared.source import JoinResult, Result, StateIntervals

@@ -12,8 +12,7 @@ from nsys2prv_ng.intervals.step_functions import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.tree import ObjectTree, group_by_shared_rows
 from nsys2prv_ng.paraver.event_types import PROFILING, RUNNING
-from nsys2prv_ng.reading.read_reports import ReportRecords
-from nsys2prv_ng.reading.spill import load_states
+from nsys2prv_ng.reading.read_reports import ReportRecords, load_states
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.clip import clip_to_windows
 from nsys2prv_ng.records.runs import Run, store_records

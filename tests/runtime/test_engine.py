@@ -16,8 +16,8 @@ import pytest
 
 import nsys2prv_ng
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.runtime import engine
-from nsys2prv_ng.runtime.engine import LocalEngine
+from nsys2prv_ng.runtime import parallel
+from nsys2prv_ng.runtime.parallel import LocalEngine
 from tests.tiers import cases
 
 
@@ -177,10 +177,10 @@ def test_summaries_of_processes_are_those_of_threads(
         calls.append(arguments)
         return run_in_processes(*arguments)
 
-    run_in_processes = engine.run_in_processes
-    monkeypatch.setattr(engine, "run_in_processes", count_processes)
+    run_in_processes = parallel.run_in_processes
+    monkeypatch.setattr(parallel, "run_in_processes", count_processes)
     for file in ("threads.json", "processes.json"):
         nsys2prv_ng.summarize(reports, jobs=2, save=tmp_path / file)
         assert bool(calls) == (file == "processes.json")
-        monkeypatch.setattr(engine, "_FEWEST_FOR_PROCESSES", 0)
+        monkeypatch.setattr(parallel, "_FEWEST_FOR_PROCESSES", 0)
     assert (tmp_path / "processes.json").read_bytes() == (tmp_path / "threads.json").read_bytes()
