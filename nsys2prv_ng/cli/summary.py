@@ -24,6 +24,7 @@ from nsys2prv_ng.report.formats import REPORTS_HELP
 from nsys2prv_ng.runtime.progress import Progress
 
 if TYPE_CHECKING:
+    from nsys2prv_ng.comparison.result import Comparison
     from nsys2prv_ng.inspection.model import Inspection
 
 
@@ -134,9 +135,6 @@ def _print_remedies(inspection: Inspection, limit: int) -> None:
         print()
     print_remedies(load, details, limit, size=load.text_bytes, duration=duration)
 
-
-if TYPE_CHECKING:
-    from nsys2prv_ng.comparison.result import Comparison
 
 SLOWER = 3
 """Exit code if a run got slower by more than the user accepts."""

@@ -15,7 +15,7 @@ from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost, overlay
 from nsys2prv_ng.intervals.step_functions import StepFunction, fill_steps, make_row_steps
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.reading.nvtx_ranges import is_program_domain, load_nvtx_ranges
+from nsys2prv_ng.reading.opened_events import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.replay.graph import CODE, NETWORK, NONE, ON_HOST, STAGE, Graph, mark_kinds
 from nsys2prv_ng.runtime.jit import compiled, search
 from nsys2prv_ng.text.formatting import shorten_range_name

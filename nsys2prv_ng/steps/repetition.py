@@ -21,8 +21,7 @@ from nsys2prv_ng.arrays.groups import Table, join_tables, make_objects
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree, group_reports_by_task
 from nsys2prv_ng.paraver import families
-from nsys2prv_ng.reading.nvtx_ranges import load_nvtx_ranges
-from nsys2prv_ng.reading.opened_events import ABSENT, Names, find_checksum
+from nsys2prv_ng.reading.opened_events import ABSENT, Names, find_checksum, load_nvtx_ranges
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.parallel import Engine

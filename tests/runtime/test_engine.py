@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,7 @@ def test_summaries_of_processes_are_those_of_threads(
         calls.append(arguments)
         return run_in_processes(*arguments)
 
+    import_module("nsys2prv_ng.reading.read_reports")  # which reads in processes, and keeps its name for the function
     run_in_processes = parallel.run_in_processes
     monkeypatch.setattr(parallel, "run_in_processes", count_processes)
     for file in ("threads.json", "processes.json"):

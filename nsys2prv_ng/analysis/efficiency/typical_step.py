@@ -17,8 +17,7 @@ from nsys2prv_ng.arrays.types import ByteArray, IntArray
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.intervals.states import FlatStates, make_edges, sum_states
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.reading.nvtx_ranges import is_program_domain, load_nvtx_ranges
-from nsys2prv_ng.reading.opened_events import ABSENT
+from nsys2prv_ng.reading.opened_events import ABSENT, is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.text.formatting import shorten_range_name
 from nsys2prv_ng.value_class import ValueClass

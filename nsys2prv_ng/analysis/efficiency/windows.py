@@ -23,7 +23,7 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.placement import measure_gpu_time
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
-from nsys2prv_ng.reading.nvtx_ranges import RangeKey, load_repeated_ranges
+from nsys2prv_ng.reading.opened_events import RangeKey, load_repeated_ranges
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.value_class import ValueClass

@@ -71,7 +71,7 @@ class RangeOfTask(ValueClass, kw_only=True):
     gpu_waiting_ns: int = 0
     """`waiting_ns` and the time in which the GPU of the task only waited for other ranks while the thread went on."""
     unsplit_ns: int = 0
-    """More time in it that may have been waiting: see summary/ranges/waiting.py."""
+    """More time in it that may have been waiting: see summary/ranges/activity.py."""
     per_step: int = 0
     """How often it occurs in each step; 0 if not equally often in every step, and in summaries of older versions."""
 
