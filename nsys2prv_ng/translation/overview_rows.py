@@ -239,15 +239,9 @@ def _make_records(flat: FlatStates, part: _Part) -> Records:
 
 
 SHARES = (
-    types.GPU_COMPUTES,
-    types.GPU_COMMUNICATES,
-    types.GPU_COMMUNICATES_EXPOSED,
-    types.GPU_WAITS_EXPOSED,
-    types.GPU_MOVES_MEMORY,
-    types.GPU_IDLES,
-    types.MEAN_IN_FLIGHT,
-    types.GPU_RUNS_GRAPHS,
-)
+    types.GPU_COMPUTES, types.GPU_COMMUNICATES, types.GPU_COMMUNICATES_EXPOSED, types.GPU_WAITS_EXPOSED,
+    types.GPU_MOVES_MEMORY, types.GPU_IDLES, types.MEAN_IN_FLIGHT, types.GPU_RUNS_GRAPHS,
+)  # fmt: skip
 """Event types of GPU activity, in the order of the columns of values."""
 _DIGITS = 5
 """Digits of a value that the bytes are planned for: a share of 100 % is 10,000."""
