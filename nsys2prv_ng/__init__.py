@@ -19,25 +19,10 @@ if TYPE_CHECKING:
     from nsys2prv_ng.version import __version__
 
 __all__ = [
-    "CheckResult",
-    "Comparison",
-    "Inspection",
-    "JobSummary",
-    "ReportError",
-    "TranslationError",
-    "TranslationResult",
-    "UsageError",
-    "WhatIfNumbers",
-    "__version__",
-    "check",
-    "compare",
-    "inspect",
-    "merge",
-    "shard",
-    "summarize",
-    "translate",
-    "what_if",
-]
+    "CheckResult", "Comparison", "Inspection", "JobSummary", "ReportError", "TranslationError", "TranslationResult",
+    "UsageError", "WhatIfNumbers", "__version__",
+    "check", "compare", "inspect", "merge", "shard", "summarize", "translate", "what_if",
+]  # fmt: skip
 
 _HOMES = {
     "CheckResult": "paraver.checker.trace",

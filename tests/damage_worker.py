@@ -242,10 +242,10 @@ def run_case(case: Case) -> str:
     import nsys2prv_ng
     from nsys2prv_ng.errors import TranslationError, escape_unprintable
     from nsys2prv_ng.report import pages
-    from nsys2prv_ng.translation import overview_states
+    from nsys2prv_ng.translation import overview_rows
 
     pages.SMALL = case.pages
-    overview_states.MOST_BYTES = case.overview
+    overview_rows.MOST_BYTES = case.overview
     out = case.output.parent
     if case.old:
         for suffix in ("prv", "pcf", "row"):

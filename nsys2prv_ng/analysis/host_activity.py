@@ -14,8 +14,7 @@ from nsys2prv_ng.intervals.step_functions import StepFunction, fill_steps, make_
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.reading.nvtx_ranges import load_nvtx_ranges
-from nsys2prv_ng.reading.opened_events import OpenedEvents, load_opened_events, number_lines
+from nsys2prv_ng.reading.opened_events import OpenedEvents, load_nvtx_ranges, load_opened_events, number_lines
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.metadata import PID_MASK

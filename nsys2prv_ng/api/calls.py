@@ -203,7 +203,7 @@ def what_if(reports: Reports, options: calls.WhatIfOptions) -> WhatIfNumbers:
     from nsys2prv_ng.api.plans import choose_engine, make_prediction_plan
     from nsys2prv_ng.job.open_job import open_job
     from nsys2prv_ng.replay.analyse import analyse, describe_size, load_experiment
-    from nsys2prv_ng.replay.excerpt import is_too_large
+    from nsys2prv_ng.replay.what_if import is_too_large
     from nsys2prv_ng.runtime.precompile import FOR_SUMMARY, compile_ahead
 
     progress, scratch = options.display, _find_scratch() if output is None else output.parent

@@ -1,4 +1,4 @@
-"""Types of the columns that most modules work on.
+"""Types of the columns that most modules work on, and how to take values of a column at indices.
 
 Kernels can be compiled before they are called (runtime/precompile.py), so the annotations of their arguments say all
 that matters for that: arrays are contiguous, and have one dimension unless their type says otherwise.
@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import NDArray
 
 IntArray = npt.NDArray[np.int64]
 Int32Array = npt.NDArray[np.int32]
@@ -55,3 +56,8 @@ ReadOnlyInts = Annotated[IntArray, "read-only"]
 ReadOnlyInts32 = Annotated[Int32Array, "read-only"]
 ReadOnlyBytes = Annotated[ByteArray, "read-only"]
 """Arrays that cannot be written, such as files that are mapped."""
+
+
+def pick(column: NDArray[Any], index: NDArray[np.integer[Any]], missing: Any) -> NDArray[Any]:
+    """Return column[index] (n), and `missing` where an index is -1 or the length of the column."""
+    return np.append(column, missing)[index]

@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
@@ -44,8 +44,7 @@ _OTHER_RENDEZVOUS = ("standalone", "master-addr", "master-port", "node-rank")
 """Options of torchrun with which ranks do not meet at `rdzv-endpoint`."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class ScriptOptions(ValueClass):
+class ScriptOptions(ValueClass, kw_only=True):
     """The job for which the script is made. The defaults are the values in slurm.sh itself."""
 
     nodes: Annotated[Integer, at_least(1)] = Option("Number of nodes.", 2, metavar="N")

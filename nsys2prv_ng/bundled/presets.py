@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape, unescape
 
@@ -19,7 +18,6 @@ WORKSPACES = "workspaces.xml"
 _BEGIN, _END = "ConfigFile.BeginDescription", "ConfigFile.EndDescription"
 
 
-@dataclass(eq=False, repr=False)
 class Preset(ValueClass):
     """A preset: its folder and name (`analysis/gpu-gaps`), the first line of its description, and its file."""
 

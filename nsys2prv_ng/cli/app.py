@@ -15,10 +15,9 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
-from nsys2prv_ng.cli.compare import SidesCommand, compare
 from nsys2prv_ng.cli.options import spell
 from nsys2prv_ng.cli.setup import cfgs, precompile, slurm
-from nsys2prv_ng.cli.summary import inspect, summary, what_if
+from nsys2prv_ng.cli.summary import SidesCommand, compare, inspect, summary, what_if
 from nsys2prv_ng.cli.traces import check, merge, shard, translate
 from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable
 from nsys2prv_ng.runtime.limits import keep_freed_memory, refuse_pandas

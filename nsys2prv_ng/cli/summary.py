@@ -1,24 +1,30 @@
-"""The commands that print what reports show: summary, what-if and inspect."""
+"""The commands that print what reports show: summary, what-if, inspect and compare."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from nsys2prv_ng import api
+from nsys2prv_ng.api.arguments import find_summary
 from nsys2prv_ng.api.calls import find_answer
 from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, describe_argument, parse_folder, with_options
 from nsys2prv_ng.cli.printing import print_json, print_remedies
-from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.options.calls import InspectOptions, PredictionOptions, SummaryOptions
+from nsys2prv_ng.errors import TranslationError, UsageError
+from nsys2prv_ng.options.calls import CompareOptions, InspectOptions, PredictionOptions, SummaryOptions
 from nsys2prv_ng.paraver.files import is_trace
 from nsys2prv_ng.report.formats import REPORTS_HELP
+from nsys2prv_ng.runtime.progress import Progress
 
 if TYPE_CHECKING:
+    from nsys2prv_ng.comparison.result import Comparison
     from nsys2prv_ng.inspection.model import Inspection
 
 
@@ -128,3 +134,109 @@ def _print_remedies(inspection: Inspection, limit: int) -> None:
     if 0 < limit < load.memory:
         print()
     print_remedies(load, details, limit, size=load.text_bytes, duration=duration)
+
+
+SLOWER = 3
+"""Exit code if a run got slower by more than the user accepts."""
+_BETWEEN = "\0"
+"""Stands for `--` between sides: no argument of a process can contain this character."""
+_PLUS = "+"
+"""Stands between the captures of a side."""
+
+
+class SidesCommand(TyperCommand):
+    """A command with `--` between the sides. In other commands, `--` ends the options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [_BETWEEN if word == "--" else word for word in args])
+
+
+@with_options(CompareOptions)
+def compare(
+    reports: Annotated[
+        list[str],
+        describe_argument(
+            "REPORT... -- REPORT...",
+            "Reports of each run, with -- between runs, and + between captures of the same run. Or for each run the"
+            " folder that a Slurm job left, or a saved summary (summary --save).",
+        ),
+    ],
+    options: CompareOptions,
+    shows_details: Annotated[bool, typer.Option("--details", help="Print all tables.")] = False,
+    shows_all: Annotated[
+        bool, typer.Option("--all", help="Print all tables, with the rows that differ by noise only.")
+    ] = False,
+    as_json: Json = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a merge request.")] = False,
+    fail_over: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENT",
+            help="Exit with code 3 if a later run is slower than the first by more than this, and the difference is"
+            " significant: 5%.",
+        ),
+    ] = None,
+    quiet: NoProgress = False,
+) -> int:
+    """Tell whether a run got faster, where, and whether it is significant.
+
+    Compares each later run with the first, over the steps after the warm-up. With several captures of a run, it
+    compares the captures instead of their steps.
+    """
+    if as_json and as_markdown:
+        raise UsageError("cannot be combined with --json", parameter="--markdown")
+    limit = None if fail_over is None else _parse_percent(fail_over)
+    sides = _split_sides(reports)
+    comparison = api.compare(sides, **vars(options))
+    if as_json:
+        print_json(comparison)
+    elif as_markdown:
+        from nsys2prv_ng.comparison.result import format_markdown
+
+        print(format_markdown(comparison, shows_details=shows_details, shows_all=shows_all))
+    else:
+        from nsys2prv_ng.comparison.result import format_comparison
+        from nsys2prv_ng.text.layout import choose_style
+
+        print(format_comparison(comparison, shows_details=shows_details, shows_all=shows_all, style=choose_style()))
+    return 0 if limit is None else _judge(comparison, limit, options.display)
+
+
+def _judge(comparison: Comparison, limit: float, progress: Progress) -> int:
+    """Return the exit code. A pair that cannot be judged is not a failure, but a warning reports it."""
+    for pair in comparison.pairs:
+        if pair.verdict.kind == "inconclusive" and pair.verdict.p is None:
+            progress.warn(f"--fail-over: {pair.b.label} cannot be judged, see the first line of the comparison")
+    return SLOWER if any(pair.verdict.is_slower_by(limit) for pair in comparison.pairs) else 0
+
+
+def _parse_percent(text: str) -> float:
+    """Return a percentage like 5% as a fraction of 1."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)
+    if not match:
+        raise UsageError("write a percentage, like 5%", parameter="--fail-over", value=text)
+    return float(match[1]) / 100
+
+
+def _split_sides(words: Sequence[str]) -> list[list[list[Path]]]:
+    """Return the files of each capture of each side. Saved summaries and folders of runs are a side each without `--`.
+
+    Raises UsageError for fewer than two sides, and for a side or a capture without files.
+    """
+    if _BETWEEN not in words and len(words) > 1 and all(find_summary(Path(word)).suffix == ".json" for word in words):
+        return [[[Path(word)]] for word in words]
+    sides: list[list[list[Path]]] = [[[]]]
+    for word in words:
+        if word == _BETWEEN:
+            sides.append([[]])
+        elif word == _PLUS:
+            sides[-1].append([])
+        else:
+            sides[-1][-1].append(Path(word))
+    if len(sides) < 2 or any(side == [[]] for side in sides):
+        raise UsageError("write -- between the runs: nsys2prv-ng compare BEFORE... -- AFTER...")
+    if not all(capture for side in sides for capture in side):
+        raise UsageError(
+            "write + only between two captures of a run: nsys2prv-ng compare A1... + A2... -- B1... + B2..."
+        )
+    return sides

@@ -9,7 +9,7 @@ before all have entered, and all leave at about the same time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +40,6 @@ AUTO, PLAIN_UTC, COLLECTIVES, NONE = "auto", "utc", "collectives", "none"
 WAYS = (AUTO, PLAIN_UTC, COLLECTIVES, NONE)
 
 
-@dataclass(eq=False, repr=False)
 class ReportClock(ValueClass):
     """A report's clock: the index of its node, the UTC (ns) of its time 0 if known, and its evidence.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,12 @@ from nsys2prv_ng.clock.matches import Violations
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.report.export_settings import FARTHEST, SYSTEM
 from nsys2prv_ng.runtime.files import read_input
-from nsys2prv_ng.text.formatting import count_noun
-from nsys2prv_ng.text.tables import format_table
+from nsys2prv_ng.text.formatting import count_noun, format_table
 from nsys2prv_ng.value_class import ValueClass
 
 NOTHING_CHECKED = Violations(0, 0, 0.0)
 
 
-@dataclass(eq=False, repr=False)
 class NodeClockNumbers(ValueClass):
     """The clock of one node in JSON; None for an unknown number."""
 
@@ -48,7 +46,6 @@ class NodeClockNumbers(ValueClass):
     """Largest correction that the operations suggest for times that nsys has aligned itself, applied or not."""
 
 
-@dataclass(eq=False, repr=False)
 class AlignmentNumbers(ValueClass):
     """The clocks of all nodes in JSON, and the operations that break causality before and after the correction."""
 
@@ -60,7 +57,6 @@ class AlignmentNumbers(ValueClass):
     nodes: list[NodeClockNumbers]
 
 
-@dataclass(eq=False, repr=False)
 class NodeClock(ValueClass):
     """The clock of one node: its correction, the error, and the evidence. Errors and residuals in ns; drift relative.
 
@@ -102,7 +98,6 @@ class NodeClock(ValueClass):
         )
 
 
-@dataclass(eq=False, repr=False)
 class Alignment(ValueClass):
     """Corrections of all nodes, and their effect on causality. `utc_base`: UTC (ns) of 0 on the common clock."""
 

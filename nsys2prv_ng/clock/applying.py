@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
@@ -13,7 +11,6 @@ LARGEST_DRIFT = 1e-3
 """A clock with more drift is broken, and a map that followed it would tear short intervals apart."""
 
 
-@dataclass(eq=False, repr=False)
 class ClockMap(ValueClass):
     """The map of time t (ns) to t + offset + drift * (t - since), rounded to integers. By default, times stay.
 

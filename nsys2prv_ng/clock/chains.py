@@ -8,7 +8,7 @@ the smallest errors connect the sets. Errors add up along a path, so the referen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Any
 
@@ -109,7 +109,6 @@ def _average(links: Sequence[Link]) -> Link:
     return replace(links[0], drift_error=mean_error, pairs=sum(link.pairs for link in links), **means)
 
 
-@dataclass(eq=False, repr=False)
 class _Tree(ValueClass):
     """The sets that links connect, the reference first, and for each of the others the link that leads to it.
 

@@ -10,7 +10,6 @@ and causality holds without it, too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -44,7 +43,6 @@ _Models = dict[str, Solution]
 """Solutions by model."""
 
 
-@dataclass(eq=False, repr=False)
 class ClockFit(ValueClass):
     """The fit of a connected set of domains. Arrays have a value for each of `domains`; the first is the reference.
 

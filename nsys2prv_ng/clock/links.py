@@ -13,7 +13,6 @@ shortest times allows (after Zhang, Liu and Xia, 2002, who use convex hulls).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -52,7 +51,6 @@ _DRIFT_SPAN_NS = 1e9
 _HALVINGS = 48
 
 
-@dataclass(eq=False, repr=False)
 class Link(ValueClass):
     """The difference of two clocks: what `other` shows minus what `one` shows, by the time that `one` shows.
 
@@ -74,7 +72,6 @@ class Link(ValueClass):
     percentile_95: float
 
 
-@dataclass(eq=False, repr=False)
 class _Direction(ValueClass):
     """The delays (ns) of one direction that count, which `usual` marks: their mean, and the shortest.
 

@@ -11,7 +11,7 @@ sign.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -48,7 +48,6 @@ _NONE = np.zeros(0, np.int64)
 NO_DELAYS = Delays(_NONE, _NONE.astype(np.bool_), _NONE.astype(np.int32), _NONE.astype(np.int32), _NONE, _NONE)
 
 
-@dataclass(eq=False, repr=False)
 class Matches(ValueClass):
     """n operations, and the part of each domain's rank in them: rows first[i] .. first[i + 1] - 1 of operation i.
 

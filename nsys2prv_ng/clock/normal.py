@@ -13,14 +13,11 @@ tau_i.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import take_groups
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray
-from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.runtime.kernels import take_median
+from nsys2prv_ng.runtime.jit import compiled, take_median
 from nsys2prv_ng.value_class import ValueClass
 
 BLOCKS = 8
@@ -38,7 +35,6 @@ _MOST_GRADIENTS = 4
 """Most steps of conjugate gradients per unknown; without rounding, one would be enough."""
 
 
-@dataclass(eq=False, repr=False)
 class NormalProblem(ValueClass):
     """Ends of operations of `clocks` clocks, sorted by block of time: rows first[i] .. first[i + 1] - 1 of operation i.
 
@@ -66,7 +62,6 @@ class NormalProblem(ValueClass):
         return np.repeat(np.arange(self.first.size - 1), np.diff(self.first))
 
 
-@dataclass(eq=False, repr=False)
 class Solution(ValueClass):
     """Corrections of the clocks (ns): offset in the middle of the window, drift over half of it; and the final weights.
 

@@ -17,9 +17,8 @@ from nsys2prv_ng.report.diagnostics import REMEDY
 from nsys2prv_ng.summary.efficiency.windows import find_most_compute
 from nsys2prv_ng.summary.job import JobFacts, JobSummary
 from nsys2prv_ng.summary.sums import sum_by_key
-from nsys2prv_ng.text.formatting import count_noun
+from nsys2prv_ng.text.formatting import count_noun, cut_middle
 from nsys2prv_ng.text.names import clean_name
-from nsys2prv_ng.text.tables import cut_middle
 
 WARNING, NOTE = "warning", "note"
 """Severities: a warning may be the only reason why numbers differ; a note is worth knowing."""

@@ -8,10 +8,9 @@ from dataclasses import replace
 from nsys2prv_ng.comparison import sentences
 from nsys2prv_ng.comparison.model import Pair, Table, TableRow
 from nsys2prv_ng.summary.difference.budget import BudgetRow
-from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_difference, format_time
+from nsys2prv_ng.text.formatting import count_noun, cut_names, format_bytes, format_difference, format_time
 from nsys2prv_ng.text.grid import Cell, Column, Grid, Name, make_columns
 from nsys2prv_ng.text.layout import MOST_ROWS, WIDTH
-from nsys2prv_ng.text.tables import cut_names
 
 MOST_NAMES = 3
 """Most names of a list in a sentence."""

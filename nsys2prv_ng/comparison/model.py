@@ -7,7 +7,7 @@ its meaning, increase COMPARISON_VERSION.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal, NamedTuple
 
 from nsys2prv_ng.summary.difference.budget import BudgetRow
@@ -40,7 +40,6 @@ class Side(NamedTuple):
         return self.captures or (self.summary,)
 
 
-@dataclass(eq=False, repr=False)
 class CaptureNumbers(ValueClass):
     """Measurements of a capture."""
 
@@ -51,7 +50,6 @@ class CaptureNumbers(ValueClass):
     """None if no steps were found."""
 
 
-@dataclass(eq=False, repr=False)
 class SideNumbers(ValueClass):
     """Measurements of a side. If it has several captures, its numbers are those of one, unless described otherwise."""
 
@@ -89,7 +87,6 @@ Samples = Literal["steps", "captures"]
 Measure = Literal["step", "capture"]
 
 
-@dataclass(eq=False, repr=False)
 class Verdict(ValueClass):
     """Whether b is faster than a: within two captures, or over several captures a side.
 
@@ -122,7 +119,6 @@ class Verdict(ValueClass):
         return self.is_significant and self.change is not None and self.change > limit
 
 
-@dataclass(eq=False, repr=False)
 class Prediction(ValueClass):
     """What a change of what differs would save in the slower side, per step, by a replay of that side."""
 
@@ -132,7 +128,6 @@ class Prediction(ValueClass):
     saving_ns: int
 
 
-@dataclass(eq=False, repr=False)
 class TableRow(ValueClass):
     """One quantity on both sides, with its count and bytes; None if a side does not have it."""
 
@@ -151,7 +146,6 @@ class TableRow(ValueClass):
     """Names that only side b has, and that were matched by their class."""
 
 
-@dataclass(eq=False, repr=False)
 class Table(ValueClass):
     """Quantities of one kind. `unit`: the unit of a and b, "ns", "bytes", "ratio" or another one."""
 
@@ -161,7 +155,6 @@ class Table(ValueClass):
     rows: list[TableRow]
 
 
-@dataclass(eq=False, repr=False)
 class WorkUnits(ValueClass):
     """An NVTX range of which a step has more on one side: a unit of work, such as a micro-batch."""
 
@@ -176,7 +169,6 @@ class WorkUnits(ValueClass):
     """(b_ns - a_ns) / a_ns."""
 
 
-@dataclass(eq=False, repr=False)
 class SharedCount(ValueClass):
     """How often a kernel or copy that both sides have occurs in a mean step of each, per GPU."""
 
@@ -185,7 +177,6 @@ class SharedCount(ValueClass):
     b: float
 
 
-@dataclass(eq=False, repr=False)
 class Pair(ValueClass):
     """Two sides compared."""
 
@@ -226,7 +217,6 @@ class Pair(ValueClass):
         return [note.format(a=quote(self.a.label), b=quote(self.b.label)) for note in self.notes]
 
 
-@dataclass(eq=False, repr=False)
 class ScalingRun(ValueClass):
     """A run and its rates; None for a rate that does not apply. Rates relative to the first run may exceed 1."""
 
@@ -250,7 +240,6 @@ class ScalingRun(ValueClass):
     host: HostEfficiency | None
 
 
-@dataclass(eq=False, repr=False)
 class Scaling(ValueClass):
     """Runs by number of GPUs, then of processes; the first run is the reference of the others."""
 
@@ -266,7 +255,6 @@ class Scaling(ValueClass):
     notes: list[str]
 
 
-@dataclass(eq=False, repr=False)
 class Finding(ValueClass):
     """A difference between sides, and the tables that cannot be compared because of it."""
 
@@ -275,7 +263,6 @@ class Finding(ValueClass):
     prevents: frozenset[str] = frozenset()
 
 
-@dataclass(eq=False, repr=False)
 class Comparability(ValueClass):
     """The differences between sides, warnings first."""
 
@@ -291,7 +278,6 @@ class Comparability(ValueClass):
         return {"findings": [vars(finding) | {"prevents": sorted(finding.prevents)} for finding in self.findings]}
 
 
-@dataclass(eq=False, repr=False)
 class ComparisonNumbers(ValueClass):
     """The numbers of a comparison of runs: each later run with the first."""
 

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 
 from nsys2prv_ng.comparison.content import CLASS, COUNT, ROOMY, SIZE, list_grids
 from nsys2prv_ng.comparison.model import ComparisonNumbers
 from nsys2prv_ng.comparison.scaling import format_scaling, tabulate_scaling
 from nsys2prv_ng.comparison.sentences import LabelledLine, list_findings, list_lines, state_scaling
+from nsys2prv_ng.text.formatting import cut_names
 from nsys2prv_ng.text.grid import Grid
 from nsys2prv_ng.text.layout import FILES, PLAIN, TABLES, WIDTH, Style, choose_width, format_grid, format_labelled
 from nsys2prv_ng.text.names import clean_name, quote_name
-from nsys2prv_ng.text.tables import cut_names
 
 _LABEL = 40
 """Most characters of the name of a run."""
 
 
-@dataclass(eq=False, repr=False)
 class Comparison(ComparisonNumbers):
     """A comparison of runs, as `compare` returns it: each later run with the first."""
 

@@ -38,10 +38,10 @@ from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, EfficiencyT
 from nsys2prv_ng.summary.efficiency.table import DEVICE_TERMS, HOST_TERMS, applies, list_device_scores, list_scores
 from nsys2prv_ng.summary.efficiency.windows import find_most_compute
 from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.text.formatting import cut_names
 from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Ns, Score, Term, make_columns
 from nsys2prv_ng.text.layout import format_grid, wrap
 from nsys2prv_ng.text.names import clean_name, quote_name
-from nsys2prv_ng.text.tables import cut_names
 
 KINDS = (STRONG, WEAK)
 _UNKNOWN = "whether it is strong or weak does not show, say which"

@@ -16,6 +16,8 @@ from nsys2prv_ng.summary.difference.changes import Change
 from nsys2prv_ng.summary.difference.statistics import FEWEST, LEVEL, NOISE
 from nsys2prv_ng.text.formatting import (
     count_noun,
+    cut_middle,
+    cut_names,
     format_bytes,
     format_difference,
     format_number,
@@ -23,7 +25,6 @@ from nsys2prv_ng.text.formatting import (
     format_ranks,
     format_time,
 )
-from nsys2prv_ng.text.tables import cut_middle, cut_names
 
 Quote = Callable[[str], str]
 """A function that makes a name from a report part of a sentence."""

@@ -7,7 +7,7 @@ branches of trees.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 
 import numpy as np
@@ -27,7 +27,6 @@ _LIMITS = ((0.9, 0.0), (0.8, 0.25), (0.7, 0.5), (0.5, 0.75))
 """Least efficiency of each shade, and its badness; below the last limit, the badness is 1."""
 
 
-@dataclass(eq=False, repr=False)
 class Segment(ValueClass):
     """A part of a bar, in percent of the width of the cell.
 
@@ -40,7 +39,6 @@ class Segment(ValueClass):
     text: str = ""
 
 
-@dataclass(eq=False, repr=False)
 class ShadedCell(ValueClass):
     """A number on a coloured ground, which is the stronger the worse the number is (0: good, 1: bad)."""
 
@@ -52,7 +50,6 @@ DrawnCell = str | list[Segment] | Shape | Term | ShadedCell
 """A list of segments is a bar, a shape is a histogram."""
 
 
-@dataclass(eq=False, repr=False)
 class Table(ValueClass):
     """A grid as the templates show it. Only `show_grid` makes tables.
 
@@ -161,7 +158,6 @@ LEAST_SHARE = 0.01
 """Branches with less are together in a further branch. A choice: a hundred branches at most stay alone."""
 
 
-@dataclass(eq=False, repr=False)
 class Branch(ValueClass):
     """A row of a tree: its name, its cells, and the branches within it."""
 
@@ -171,7 +167,6 @@ class Branch(ValueClass):
     inner: list[Branch] = field(default_factory=list)
 
 
-@dataclass(eq=False, repr=False)
 class Tree(ValueClass):
     """Branches with the titles of their cells. Only `show_tree` makes trees.
 
@@ -217,7 +212,6 @@ def _gather(branches: Sequence[tuple[Branch, int]], whole: int, noun: str) -> li
 # ---- other blocks, and sections --------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False, repr=False)
 class Paragraph(ValueClass):
     """One or more sentences; names are in `backquotes`."""
 
@@ -226,7 +220,6 @@ class Paragraph(ValueClass):
     kind = "paragraph"
 
 
-@dataclass(eq=False, repr=False)
 class Map(ValueClass):
     """An image of rows over time, and its numbers as a table.
 
@@ -244,7 +237,6 @@ class Map(ValueClass):
     kind = "map"
 
 
-@dataclass(eq=False, repr=False)
 class Chart(ValueClass):
     """A plot, and its numbers as a table.
 
@@ -263,7 +255,6 @@ class Chart(ValueClass):
     kind = "chart"
 
 
-@dataclass(eq=False, repr=False)
 class Matrix(ValueClass):
     """An image of a quantity of pairs, and its numbers as a table."""
 
@@ -278,7 +269,6 @@ class Matrix(ValueClass):
 Block = Table | Paragraph | Map | Chart | Matrix | Tree
 
 
-@dataclass(eq=False, repr=False)
 class Section(ValueClass):
     """A section of a page, and the presets that show the same in Paraver.
 
@@ -295,7 +285,6 @@ class Section(ValueClass):
     traces: str = ""
 
 
-@dataclass(eq=False, repr=False)
 class Line(ValueClass):
     """A line of the verdict at the top of a page, and the section with its numbers."""
 

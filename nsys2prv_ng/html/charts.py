@@ -14,7 +14,6 @@ import math
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -33,7 +32,6 @@ _MOST_POINTS = 1500
 _FEW_POWERS = 3
 
 
-@dataclass(eq=False, repr=False)
 class Shape(ValueClass):
     """A part of a plot: its colour as CSS, its name, its SVG path, and its kind.
 

@@ -27,10 +27,9 @@ from nsys2prv_ng.summary.difference.budget import BudgetRow
 from nsys2prv_ng.summary.efficiency.table import HOST_TERMS, list_device_scores, list_scores
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.summary.pictures.numbers import Pictures
-from nsys2prv_ng.text.formatting import format_difference, format_time, format_window
+from nsys2prv_ng.text.formatting import cut_middle, cut_names, format_difference, format_time, format_window
 from nsys2prv_ng.text.grid import Cell, Column, Grid, Interval, Name, Ns, make_columns
 from nsys2prv_ng.text.names import USER_CODE
-from nsys2prv_ng.text.tables import cut_middle, cut_names
 
 SIDES, SCALING, STEPS = "sides", "scaling", "steps"
 """Keys of the sections."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +36,6 @@ NO_PAYLOADS = "the export lacks the payloads of NCCL's calls"
 _GRAPH_NODE = GRAPH_COLUMNS[0]
 
 
-@dataclass(eq=False, repr=False)
 class UntranslatedRows(ValueClass):
     """Rows that no trace shows: their number (None if they cannot be counted), and the reason."""
 
@@ -46,7 +44,6 @@ class UntranslatedRows(ValueClass):
     why: str
 
 
-@dataclass(eq=False, repr=False)
 class Obstacle(ValueClass):
     """The reason why a report cannot be translated with all sources, and the sources without which it can."""
 
@@ -54,7 +51,6 @@ class Obstacle(ValueClass):
     why: str
 
 
-@dataclass(eq=False, repr=False)
 class ReportContents(ValueClass):
     """The contents of a report: its rows by source and by event table, and the processes that they belong to."""
 

@@ -7,7 +7,7 @@ or of its meaning needs a new INSPECTION_VERSION.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.inspection.contents import COUNTED_SOURCES, Obstacle, UntranslatedRows
@@ -22,7 +22,6 @@ from nsys2prv_ng.value_class import ValueClass
 INSPECTION_VERSION = 1
 
 
-@dataclass(eq=False, repr=False)
 class InspectedTask(ValueClass):
     """A process that would be a task: its task name, its pid, its process name, and its rank if it has one."""
 
@@ -32,14 +31,12 @@ class InspectedTask(ValueClass):
     rank: int | None
 
 
-@dataclass(eq=False, repr=False)
 class InspectedGpu(Gpu):
     """A GPU of the host; `used` if the report contains operations on it."""
 
     used: bool
 
 
-@dataclass(eq=False, repr=False)
 class InspectedReport(ValueClass):
     """A report: where and when it was captured, and its contents. Times in ns."""
 
@@ -90,7 +87,6 @@ class InspectedReport(ValueClass):
         return {**asdict(self), "begin_utc": self.begin_utc, "rows": self.rows, "messages": messages}
 
 
-@dataclass(eq=False, repr=False)
 class InspectedSource(ValueClass):
     """A source: its title, what its rows are, their number, and the number of reports that contain any."""
 
@@ -100,7 +96,6 @@ class InspectedSource(ValueClass):
     reports: int
 
 
-@dataclass(eq=False, repr=False)
 class InspectionTotals(ValueClass):
     """Numbers of readable and unreadable reports and of tasks; bytes and rows of the readable reports."""
 
@@ -111,7 +106,6 @@ class InspectionTotals(ValueClass):
     tasks: int
 
 
-@dataclass(eq=False, repr=False)
 class TraceEstimate(ValueClass):
     """Estimated size of a trace of all sources."""
 
@@ -123,7 +117,6 @@ class TraceEstimate(ValueClass):
     """Time that Paraver needs to load it; only its order of magnitude is right."""
 
 
-@dataclass(eq=False, repr=False)
 class Inspection(ValueClass):
     """Readable reports in the order of nodes and ranks, unreadable reports, and warnings about all of them together."""
 

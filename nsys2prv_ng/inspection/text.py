@@ -17,8 +17,7 @@ from nsys2prv_ng.paraver.load_cost import format_memory, format_seconds
 from nsys2prv_ng.report.diagnostics import ERROR, SEVERITIES, UNKNOWN
 from nsys2prv_ng.report.formats import get_report_name
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES
-from nsys2prv_ng.text.formatting import format_number_ranges
-from nsys2prv_ng.text.tables import format_table
+from nsys2prv_ng.text.formatting import format_number_ranges, format_table
 
 NARROWEST = 72
 _INDENT = "  "

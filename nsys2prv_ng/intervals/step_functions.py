@@ -1,16 +1,17 @@
-"""Computes with step functions, whose values hold until the next: cuts intervals, sums parts, finds peaks."""
+"""Computes with step functions and intervals: cuts them to windows, measures what they cover, sums, finds peaks."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import combine_columns, list_indices
-from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.states import FlatStates
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
+from nsys2prv_ng.intervals.states import FlatStates, flatten
+from nsys2prv_ng.runtime.jit import compiled, search
 
 NOTHING = -1
 """Value when no value is in force."""
@@ -124,3 +125,118 @@ def find_latest(group: IntArray, time: IntArray, query_group: IntArray, query_ti
     at[of_queries] = np.searchsorted(entries[order], queries[of_queries], "right") - 1  # in order, it is far faster
     latest = order[at]
     return np.where((at >= 0) & (group[latest] == query_group), latest, -1)
+
+
+def cut_to_windows(
+    begin: IntArray, end: IntArray, windows: Sequence[tuple[int, int]]
+) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    """Return (index of the interval, index of the window, start, end) of every piece of an interval within a window.
+
+    Times are ns. The windows are sorted and do not touch. An interval without length on a limit of a window is within
+    the window.
+    """
+    index, window = match_windows(begin, end, windows, touching=begin == end)
+    lows, highs = np.array(windows, np.int64).T
+    return index, window, np.maximum(begin[index], lows[window]), np.minimum(end[index], highs[window])
+
+
+def mark_inside(begin: IntArray, end: IntArray, windows: Sequence[tuple[int, int]]) -> BoolArray:
+    """Mark the intervals that are within one of the windows as a whole. Without windows, all intervals are.
+
+    Times are ns. The windows are sorted and do not touch. Their limits belong to them.
+    """
+    if not windows:
+        return np.ones(begin.size, np.bool_)
+    lows, highs = np.array(windows, np.int64).T
+    window = np.searchsorted(lows, begin, "right") - 1
+    return np.asarray((window >= 0) & (end <= highs[window]), np.bool_)
+
+
+def unite_windows(begin: IntArray, end: IntArray) -> list[tuple[int, int]]:
+    """Return the union of intervals (ns) as windows, which are sorted and do not touch."""
+    order = np.argsort(begin, kind="stable")
+    begin, open_until = begin[order], np.maximum.accumulate(end[order])
+    # A window starts if an interval starts after all earlier ones have ended.
+    starts = np.flatnonzero(np.append(True, begin[1:] > open_until[:-1])[: begin.size])
+    last = np.append(starts, begin.size)[1:] - 1
+    return list(zip(begin[starts].tolist(), open_until[last].tolist(), strict=True))
+
+
+def match_windows(
+    begin: IntArray, end: IntArray, windows: Sequence[tuple[int, int]], *, touching: BoolArray
+) -> tuple[IntArray, IntArray]:
+    """Return (index of the interval, index of the window) of each pair that shares time, by interval and window.
+
+    Times are ns. The windows are sorted and do not touch. If `touching` is set for an interval, a common limit is
+    enough.
+    """
+    lows, highs = np.array(windows, np.int64).T
+    from_window = np.where(touching, np.searchsorted(highs, begin, "left"), np.searchsorted(highs, begin, "right"))
+    to_window = np.where(touching, np.searchsorted(lows, end, "right"), np.searchsorted(lows, end, "left"))
+    count = np.maximum(to_window - from_window, 0)
+    return np.repeat(np.arange(begin.size), count), list_indices(from_window, count)
+
+
+Intervals = tuple[IntArray, IntArray, IntArray]
+"""Row, start and end (ns) of n intervals."""
+NO_INTERVALS: Intervals = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+class CoveredTime:
+    """The union of the intervals on each row."""
+
+    def __init__(self, intervals: Intervals) -> None:
+        row, begin, end = intervals
+        flat = flatten(row, begin, end, np.zeros(row.size, np.int64))
+        self.intervals: Intervals = (flat.row, flat.begin, flat.end)
+        self._before = np.cumsum(flat.end - flat.begin) - (flat.end - flat.begin)
+
+    def measure(self, row: IntArray, low: IntArray, high: IntArray) -> IntArray:
+        """Return how much (ns) of each of n intervals, from low to high on a row, is covered."""
+        return self._measure_until(row, high) - self._measure_until(row, low)
+
+    def intersect(self, row: IntArray, low: IntArray, high: IntArray) -> Intervals:
+        """Return (index of the interval, start, end) of the covered pieces of n intervals of rows."""
+        rows, begin, end = self.intervals
+        parts = [NO_INTERVALS]
+        for number in np.unique(row).tolist():
+            first, last = np.searchsorted(rows, [number, number + 1])
+            here = np.flatnonzero(row == number)
+            if first < last and here.size:
+                windows: Any = np.stack([begin[first:last], end[first:last]], axis=1)
+                index, _, piece_begin, piece_end = cut_to_windows(low[here], high[here], windows)
+                parts.append((here[index], piece_begin, piece_end))
+        return join_intervals(parts)
+
+    def _measure_until(self, row: IntArray, time: IntArray) -> IntArray:
+        rows, begin, end = self.intervals
+        first, last = np.searchsorted(rows, row, "left"), np.searchsorted(rows, row, "right")
+        covered = np.zeros(time.size, np.int64)
+        _measure_until(first, last, np.ascontiguousarray(time), begin, end, self._before, covered)
+        return covered
+
+
+def join_intervals(parts: Iterable[Intervals]) -> Intervals:
+    """Return the intervals of all parts."""
+    row, begin, end = (np.concatenate(columns) for columns in zip(NO_INTERVALS, *parts, strict=True))
+    return row, begin, end
+
+
+def find_intervals(row: IntArray, time: IntArray, which: BoolArray) -> Intervals:
+    """Return the intervals in which the marked values of n changes are in force. Changes are sorted by row and time."""
+    at = np.flatnonzero(which)
+    return row[at], time[at], time[at] + measure_durations(row, time)[at]
+
+
+@compiled
+def _measure_until(
+    first: IntArray, last: IntArray, time: IntArray, begin: IntArray, end: IntArray, before: IntArray, covered: IntArray
+) -> None:
+    """Set how much (ns) the intervals first .. last - 1 cover until each time; it is 0 at first.
+
+    `before`: the length of all intervals before each one.
+    """
+    for i in range(time.size):
+        latest = search(begin, first[i], last[i], time[i]) - 1  # the last interval that starts before this time
+        if latest >= first[i]:
+            covered[i] = before[latest] - before[first[i]] + min(time[i], end[latest]) - begin[latest]

@@ -11,10 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.windows import mark_inside
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
+from nsys2prv_ng.intervals.step_functions import mark_inside
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.reading.device_operations import LaunchedOperations, load_launched_operations
 from nsys2prv_ng.steps.spans import HostSpans

@@ -22,14 +22,13 @@ from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.families import NODE_METRICS
 from nsys2prv_ng.paraver.model import TraceModel
 from nsys2prv_ng.reading.open_reports import Selection
-from nsys2prv_ng.reading.read_reports import ReportRecords
-from nsys2prv_ng.reading.spill import change_records, spill_records
+from nsys2prv_ng.reading.read_reports import ReportRecords, change_records, spill_records
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.clip import clip_to_windows, drop_short_intervals
 from nsys2prv_ng.records.columns import EVENT, Records
 from nsys2prv_ng.records.runs import load_records
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.runtime.parallel import Engine
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED, ON_FOLDED_THREAD, OUTSIDE_CHOSEN_TIME, REPEATED, TOO_SHORT
 from nsys2prv_ng.sources.shared.source import Result
 

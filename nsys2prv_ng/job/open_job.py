@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -36,12 +35,11 @@ from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.reading.device_operations import list_traced_graphs
 from nsys2prv_ng.reading.open_reports import OpenedReports, ReadOptions, choose_evidence, open_reports, refuse_absent
-from nsys2prv_ng.reading.read_reports import ReportRecords
-from nsys2prv_ng.reading.spill import load_for_change, spill_records
+from nsys2prv_ng.reading.read_reports import ReportRecords, load_for_change, spill_records
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.store import Store, StoredColumns, load_columns
 from nsys2prv_ng.report.diagnostics import describe_lost_data, warn_of_mixed_graphs
-from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.runtime.parallel import Engine
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.reasons import NOT_SELECTED
 from nsys2prv_ng.sources.shared.source import JoinInput, JoinResult, Result, Source
@@ -49,7 +47,6 @@ from nsys2prv_ng.steps.steps import Steps, find_steps
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class Job(ValueClass):
     """The reports of a job. Their records, and the records made from all reports together, are in the store."""
 

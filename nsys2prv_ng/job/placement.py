@@ -34,13 +34,12 @@ from nsys2prv_ng.operations.parts import combine_evidence, leave_graphs_unmatche
 from nsys2prv_ng.paraver.event_types import CAPTURE
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
 from nsys2prv_ng.reading.open_reports import Selection
-from nsys2prv_ng.reading.read_reports import ReadReport, ReportRecords
-from nsys2prv_ng.reading.spill import change_records, spill_records
+from nsys2prv_ng.reading.read_reports import ReadReport, ReportRecords, change_records, spill_records
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.clip import clip_ends
 from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.runtime.parallel import Engine
 from nsys2prv_ng.sources.registry import GPU_OPERATIONS
 from nsys2prv_ng.sources.shared.reasons import AFTER_ALL_ELSE, ON_FOLDED_THREAD
 from nsys2prv_ng.sources.shared.source import JoinResult, Result, Source

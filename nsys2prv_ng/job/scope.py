@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.intervals.windows import unite_windows
+from nsys2prv_ng.intervals.step_functions import unite_windows
 from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Scope(ValueClass):
+class Scope(ValueClass, frozen=True):
     """The chosen time of a job. All times are on the common clock (ns).
 
     - `first`, `last`: limits of the records, after they were cut.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,7 +32,6 @@ from nsys2prv_ng.value_class import ValueClass
 _GpuKey = tuple[str, int]
 
 
-@dataclass(eq=False, repr=False)
 class ObjectTree(ValueClass):
     """The model of the trace, the row of each place of each report (-1: no row), and facts about the ranks.
 
@@ -165,7 +163,6 @@ def _make_model(
 # ---- places --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False, repr=False)
 class _Locator(ValueClass):
     """Finder of the task and row of a place.
 

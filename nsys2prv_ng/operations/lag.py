@@ -14,8 +14,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import FloatArray, FloatTable, IntArray
 from nsys2prv_ng.operations.parts import ANY_SIZE
-from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.runtime.kernels import take_median
+from nsys2prv_ng.runtime.jit import compiled, take_median
 
 # A choice, far above the 37 ms of the nodes of a real capture: nodes with a larger difference are not fitted.
 FURTHEST_UTC_NS = 2 * 10**9

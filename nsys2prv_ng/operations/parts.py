@@ -11,7 +11,7 @@ job, because programs make communicators from ranks in ascending order.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -120,7 +120,6 @@ class RankMessages(NamedTuple):
     bytes: IntArray
 
 
-@dataclass(eq=False, repr=False)
 class Evidence(ValueClass):
     """The evidence of one report on its clock: tables from one or more sources.
 
@@ -223,7 +222,6 @@ class MessagePairs(NamedTuple):
 # ---- ranks that not every call records -------------------------------------------------------------------------------
 
 
-@dataclass(eq=False, repr=False)
 class CommunicatorRanks(ValueClass):
     """A communicator: its members (ranks in the job, or tasks), and the member of each known rank.
 

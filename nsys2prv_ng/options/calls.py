@@ -5,7 +5,6 @@ the reference in docs/ is generated from those. Times are ns, sizes are bytes. E
 parameter, for values that make no sense.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from nsys2prv_ng.errors import UsageError
@@ -25,8 +24,7 @@ PARAVER_MEMORY: kinds.Integer = Option(
 )
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class CallOptions(ValueClass):
+class CallOptions(ValueClass, kw_only=True):
     """Options of every call: how it shows its progress."""
 
     progress: Progress | None = None
@@ -42,8 +40,7 @@ class CallOptions(ValueClass):
         return self.progress or Progress()
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class ReadingOptions(CallOptions):
+class ReadingOptions(CallOptions, kw_only=True):
     """Options of calls that read reports or a trace: how much of the machine they use."""
 
     jobs: Annotated[kinds.OptionalInteger, kinds.at_least(1)] = Option(
@@ -51,8 +48,7 @@ class ReadingOptions(CallOptions):
     )
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class JobOptions(ReadingOptions):
+class JobOptions(ReadingOptions, kw_only=True):
     """Options of calls on a job: how its reports are read and aligned in time."""
 
     align: kinds.WordOrFile = Option(
@@ -123,8 +119,7 @@ class JobOptions(ReadingOptions):
     )
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class SummaryOptions(JobOptions):
+class SummaryOptions(JobOptions, kw_only=True):
     """Options of a summary."""
 
     html: kinds.Page = Option("Also write a self-contained HTML report with charts.", metavar="FILE.html")
@@ -147,8 +142,7 @@ class SummaryOptions(JobOptions):
             raise UsageError("counts the whole job: do not combine it with ranks", parameter="flops_per_step")
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class PredictionOptions(JobOptions):
+class PredictionOptions(JobOptions, kw_only=True):
     """Options of the command that predicts what changes save."""
 
     change: kinds.Words = Option(
@@ -162,15 +156,13 @@ class PredictionOptions(JobOptions):
     force: kinds.Flag = Option("Replace an existing trace.", False)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class WhatIfOptions(PredictionOptions):
+class WhatIfOptions(PredictionOptions, kw_only=True):
     """Options of a what-if analysis."""
 
     output: kinds.File = Option("Also write the predicted trace of the only change.", metavar="OUT.prv")
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class CompareOptions(JobOptions):
+class CompareOptions(JobOptions, kw_only=True):
     """Options of a comparison. Each run is summed up over its steps without warm-up, if it has steps."""
 
     labels: kinds.Words = Option(
@@ -189,15 +181,13 @@ class CompareOptions(JobOptions):
     html: kinds.Page = Option("Also write a self-contained HTML report with charts.", metavar="FILE.html")
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class InspectOptions(ReadingOptions):
+class InspectOptions(ReadingOptions, kw_only=True):
     """Options of an inspection."""
 
     paraver_memory: Annotated[kinds.Integer, kinds.parse_size] = PARAVER_MEMORY
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class EventOptions(ValueClass):
+class EventOptions(ValueClass, kw_only=True):
     """Options of calls that read events: which events to read, and how."""
 
     sources: kinds.Names = Option(
@@ -234,8 +224,7 @@ class EventOptions(ValueClass):
     )
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class TraceOptions(ValueClass):
+class TraceOptions(ValueClass, kw_only=True):
     """Options of calls that make a trace of reports: what goes into the trace, and what is written besides."""
 
     wait_lines: kinds.Duration = Option(
@@ -281,8 +270,7 @@ class TraceOptions(ValueClass):
     )
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class TranslateOptions(TraceOptions, EventOptions, JobOptions):
+class TranslateOptions(TraceOptions, EventOptions, JobOptions, kw_only=True):
     """Options of a translation."""
 
     def __post_init__(self) -> None:
@@ -295,16 +283,14 @@ class TranslateOptions(TraceOptions, EventOptions, JobOptions):
                 )
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class ShardOptions(EventOptions, ReadingOptions):
+class ShardOptions(EventOptions, ReadingOptions, kw_only=True):
     """Options of the call that reads reports into shards."""
 
 
 MergeStep = Literal["", "plan", "write", "join"]
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class MergeOptions(TraceOptions, JobOptions):
+class MergeOptions(TraceOptions, JobOptions, kw_only=True):
     """Options of the call that merges shards: which trace to make, and which step of the work to do."""
 
     only: Annotated[Option[MergeStep, MergeStep], kinds.one_of("", "plan", "write", "join")] = Option(
@@ -321,8 +307,7 @@ class MergeOptions(TraceOptions, JobOptions):
     )
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class CheckOptions(CallOptions):
+class CheckOptions(CallOptions, kw_only=True):
     """Options of a check."""
 
     cfg: kinds.Files = Option(

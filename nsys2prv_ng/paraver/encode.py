@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -24,7 +23,6 @@ _NO_TYPE = np.iinfo(np.int64).min
 _EIGHT_DIGITS = 100_000_000
 
 
-@dataclass(eq=False, repr=False)
 class RowNumbers(ValueClass):
     """CPU, task and thread (1-based) of each row: int64 arrays of equal length."""
 

@@ -10,7 +10,7 @@ its order of magnitude is right.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,7 +44,6 @@ _MARGIN = 0.8
 more windows exceed it."""
 
 
-@dataclass(eq=False, repr=False)
 class LoadCost(ValueClass):
     """The number of records of a trace or of a part of it: lines of states, events and communications, and pairs."""
 

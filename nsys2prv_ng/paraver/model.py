@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timezone
 
 import numpy as np
@@ -20,7 +19,6 @@ LONGEST_TRACE_NS = 2**53
 """Paraver keeps times as doubles, which are exact up to this value: 104 days."""
 
 
-@dataclass(eq=False, repr=False)
 class TaskRows(ValueClass):
     """A task: its name, the index of its node, and the names of its threads."""
 
@@ -29,7 +27,6 @@ class TaskRows(ValueClass):
     threads: list[str]
 
 
-@dataclass(eq=False, repr=False)
 class Communicator(ValueClass):
     """A communicator in the header: its id and the numbers (from 1) of its tasks."""
 
@@ -37,7 +34,6 @@ class Communicator(ValueClass):
     tasks: tuple[int, ...]
 
 
-@dataclass(eq=False, repr=False)
 class TraceModel(ValueClass):
     """Nodes and tasks of the only application of a trace. Rows are numbered task by task.
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class ReportAccount(ValueClass):
     """A report that is in the trace."""
 
@@ -22,7 +20,6 @@ class ReportAccount(ValueClass):
     warnings: list[str]
 
 
-@dataclass(eq=False, repr=False)
 class SkippedReport(ValueClass):
     """A report that could not be read: its name as the user gave it, or the name of its export, and the reason."""
 

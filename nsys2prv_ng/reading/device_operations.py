@@ -8,9 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.intervals.device_sweep import COMPUTE, MEMORY, WHOLE_GRAPH, add_communication
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types

@@ -14,7 +14,7 @@ import math
 import os
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -39,7 +39,6 @@ _KINDS = "biufSU"
 _INT64 = np.iinfo(np.int64)
 
 
-@dataclass(eq=False, repr=False)
 class OpenTypes(ValueClass):
     """Types that the fields of a class leave open.
 

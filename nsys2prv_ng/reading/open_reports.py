@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from nsys2prv_ng.clock.alignment import uses_collectives
@@ -15,9 +15,8 @@ from nsys2prv_ng.reading.shards import WhatToRead, find_shards, load_shards, wri
 from nsys2prv_ng.records.store import FolderStore, LocalStore, Store
 from nsys2prv_ng.report.export_all import locate_exports
 from nsys2prv_ng.report.files import get_export_size, get_report_size, refuse_missing, refuse_no_reports, refuse_twice
-from nsys2prv_ng.runtime.engine import Engine, LocalEngine
 from nsys2prv_ng.runtime.limits import Resources
-from nsys2prv_ng.runtime.parallel import Work
+from nsys2prv_ng.runtime.parallel import Engine, LocalEngine, Work
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES, WITH_EVIDENCE
 from nsys2prv_ng.sources.shared.source import Source
@@ -28,8 +27,7 @@ from nsys2prv_ng.value_class import ValueClass
 Window = tuple[int | None, int | None]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Selection(ValueClass):
+class Selection(ValueClass, frozen=True):
     """The user's selection; None and empty values restrict nothing.
 
     `window`: limits in ns from the start of the trace. `only_gpus`: from the first to the last GPU operation. `step`:
@@ -75,7 +73,6 @@ class Selection(ValueClass):
         return self.steps is not None or self.skips_warmup
 
 
-@dataclass(eq=False, repr=False)
 class ReadOptions(ValueClass):
     """What to read from reports, which resources to use, and how to place the records in time.
 
@@ -98,7 +95,6 @@ class ReadOptions(ValueClass):
     engine: Engine | None = None
 
 
-@dataclass(eq=False, repr=False)
 class OpenedReports(ValueClass):
     """Reports that were read, the store with their records, and the engine that works on them.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass, fields
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,28 +15,113 @@ from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.objects.places import Places, Thread
 from nsys2prv_ng.operations.parts import Evidence
+from nsys2prv_ng.paraver.event_types import STATES
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.reading.accounts import ReportAccount
-from nsys2prv_ng.reading.spill import load_for_change, spill_records, spill_states
 from nsys2prv_ng.reading.unread_tables import warn_of_unread_work
-from nsys2prv_ng.records.runs import Run
-from nsys2prv_ng.records.store import Store, StoredColumns, store_columns
+from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records.clip import retime_records
+from nsys2prv_ng.records.columns import Records, shift_times
+from nsys2prv_ng.records.runs import Run, load_records, store_records
+from nsys2prv_ng.records.store import Store, StoredColumns, load_columns, store_columns
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table, open_database
 from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
 from nsys2prv_ng.report.formats import get_report_name
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
 from nsys2prv_ng.runtime.machine_code import load_numba
-from nsys2prv_ng.runtime.parallel import Work, run_in_processes
+from nsys2prv_ng.runtime.parallel import Engine, Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.cuda.cuda_api import warn_of_lost_kernels
 from nsys2prv_ng.sources.registry import SOURCES
 from nsys2prv_ng.sources.shared.reasons import IMPOSSIBLE, NO_ROW, OTHER_PROGRAM
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.source import EventRows, Result, Source
+from nsys2prv_ng.sources.shared.source import EventRows, Result, Source, StateIntervals
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.value_class import ValueClass
+
+
+def spill_records(result: Result, store: Store, *, on_common_clock: bool) -> None:
+    """Move the records that a result has in memory to the store."""
+    records = rec.concatenate(result.records)
+    result.records = []
+    result.runs += store_records(records, store, on_common_clock=on_common_clock)
+
+
+@contextmanager
+def load_for_change(result: Result, store: Store, clock: ClockMap | None = None) -> Iterator[None]:
+    """Load the records of a result to change them, and spill them at the end.
+
+    With its report's `clock` they are then on the common clock; without it they must all be on one clock.
+    """
+    on_own_clock = [run for run in result.runs if not run.on_common_clock]
+    common = clock is not None or not on_own_clock
+    assert common or len(on_own_clock) == len(result.runs)
+    result.records += [load_on_clock(run, store, clock) for run in result.runs]
+    result.runs = []
+    yield
+    spill_records(result, store, on_common_clock=common)
+
+
+def change_records(
+    changes: Sequence[tuple[Result, ClockMap | None, T]],
+    change: Callable[[Result, T], None],
+    store: Store,
+    engine: Engine,
+) -> None:
+    """Change the records of results, wherever the engine works.
+
+    Each result comes with a clock for `load_for_change` and with the second argument of `change`.
+    """
+
+    def change_one(item: tuple[Result, ClockMap | None, T]) -> Result:
+        result, clock, known = item
+        with load_for_change(result, store, clock):
+            change(result, known)
+        return result
+
+    copies = [(result.copy_records(), clock, known) for result, clock, known in changes]
+    for (result, _, _), changed in zip(changes, engine.map(change_one, copies), strict=True):
+        result.take_records(changed)
+
+
+def load_on_clock(run: Run, store: Store, clock: ClockMap | None) -> Records:
+    """Return the records of a run: on the common clock with its report's `clock`, otherwise as they are stored."""
+    records = load_records(run, store)
+    if clock is None or run.on_common_clock:
+        return records
+    if clock.drift:
+        return retime_records(records, clock)
+    shift_times(records, clock.offset)
+    return records
+
+
+_STATE_COLUMNS = np.int32, np.int64, np.int64, np.int16
+"""Stored types of place, begin, end and state."""
+
+
+def spill_states(states: Sequence[StateIntervals], store: Store) -> StoredColumns | None:
+    """Move states to the store; None if there are none."""
+    columns = [np.concatenate(column) for column in zip(*states, strict=True)]
+    if not columns or not columns[0].size:
+        return None
+    return store_columns([c.astype(dtype, copy=False) for c, dtype in zip(columns, _STATE_COLUMNS, strict=True)], store)
+
+
+def load_states(states: StoredColumns | None, places: int, store: Store) -> StateIntervals:
+    """Return states that were spilled. `places`: number of places of their report."""
+    if states is None:
+        return StateIntervals(*(np.zeros(0, np.int64) for _ in range(4)))
+    loaded = StateIntervals(*(column.astype(np.int64, copy=False) for column in load_columns(states, store)))
+    if states.slot.is_named:
+        place, begin, end, state = loaded
+        far = rec.FARTHEST_TIME
+        limits = (place, 0, places - 1), (state, 0, max(STATES)), (begin, -far, far), (end, -far, far)
+        if (begin > end).any() or not all(((low <= c) & (c <= high)).all() for c, low, high in limits):
+            raise rec.make_damage_error(states.slot.shelf)
+    return loaded
+
 
 T = TypeVar("T")
 
@@ -44,7 +129,6 @@ _LARGE = 16 << 20
 """Bytes of records of a source that took so much memory that it is given back before the next source is read."""
 
 
-@dataclass(eq=False, repr=False)
 class _Report(ValueClass):
     """One report: its records by source are in a store.
 
@@ -61,7 +145,6 @@ class _Report(ValueClass):
     diagnostics: Diagnostics
 
 
-@dataclass(eq=False, repr=False)
 class ReadReport(_Report):
     """One report as it was read, with the times of its own clock.
 
@@ -77,7 +160,6 @@ class ReadReport(_Report):
         return ReportRecords(**{**known, "results": results}, node=node, clock=clock)
 
 
-@dataclass(eq=False, repr=False)
 class ReportRecords(_Report):
     """One report on its node and on the common clock.
 

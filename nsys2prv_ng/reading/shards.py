@@ -12,7 +12,6 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
 from typing import get_origin
@@ -41,7 +40,6 @@ _SAMPLES, _BLOCK = 64, 1 << 12
 """Number of blocks, and bytes of each, that identify a report."""
 
 
-@dataclass(eq=False, repr=False)
 class WhatToRead(ValueClass):
     """What is read from each report of a job.
 
@@ -57,7 +55,6 @@ class WhatToRead(ValueClass):
         return tuple(source for source in SOURCES + DERIVED if source.name in self.sources)
 
 
-@dataclass(eq=False, repr=False)
 class Shard(ValueClass):
     """A report that was read, and the options for reading it.
 

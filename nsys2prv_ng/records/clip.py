@@ -13,7 +13,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
-from nsys2prv_ng.intervals.windows import match_windows
+from nsys2prv_ng.intervals.step_functions import match_windows
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.runtime.jit import compiled, inlined

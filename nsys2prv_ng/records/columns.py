@@ -18,7 +18,7 @@ each of its two lines gives the other limit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, NamedTuple, TypeVar
 
 import numpy as np
@@ -60,7 +60,6 @@ class Pair(NamedTuple):
     present: BoolArray | None = None
 
 
-@dataclass(eq=False, repr=False)
 class Records(ValueClass):
     """Columns of n records and their m words. `first` is n + 1 offsets into the words."""
 

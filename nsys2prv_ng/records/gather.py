@@ -18,8 +18,7 @@ from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import ColumnTuple, Records
 from nsys2prv_ng.records.runs import SAMPLED, Run, count_bytes, has_sound_layout
 from nsys2prv_ng.records.store import Slot, Store
-from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.runtime.kernels import search
+from nsys2prv_ng.runtime.jit import compiled, search
 
 _MOST_RUNS = 32
 """Most runs in a group: all of them are read before memory is given back."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -64,7 +63,6 @@ class RunFacts(NamedTuple):
         return bool((self.place_first[known] <= self.place_last[known]).any())
 
 
-@dataclass(eq=False, repr=False)
 class Run(ValueClass):
     """n > 0 stored records with m words, sorted by time and tie.
 

@@ -9,19 +9,17 @@ import numpy as np
 from nsys2prv_ng.analysis.path.critical_path import count_lane_events
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.pick import pick
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver.value_tables import HANDS_OVER
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.apply import apply_changes
 from nsys2prv_ng.replay.changes import Change
-from nsys2prv_ng.replay.columns import CALL, CODE, COPY, FAR, KERNEL, NEAR, NONE, mark_at, mark_kinds
-from nsys2prv_ng.replay.excerpt import choose_excerpt, is_too_large
+from nsys2prv_ng.replay.graph import CALL, CODE, COPY, FAR, KERNEL, NEAR, NONE, mark_at, mark_kinds
 from nsys2prv_ng.replay.model import Model, load_model
 from nsys2prv_ng.replay.numbers import Limit, Scenario, Slack, WhatIfNumbers
 from nsys2prv_ng.replay.step_clock import Outcome
-from nsys2prv_ng.replay.what_if import Experiment
+from nsys2prv_ng.replay.what_if import Experiment, choose_excerpt, is_too_large
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.steps.numbered_names import is_step

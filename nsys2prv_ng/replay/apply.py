@@ -16,12 +16,11 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, BoolTable, FloatArray, FloatTable, Int32Array, IntArray, IntTable
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.replay import changes as what
-from nsys2prv_ng.replay import columns
+from nsys2prv_ng.replay import graph as columns
 from nsys2prv_ng.replay.changes import Change
-from nsys2prv_ng.replay.columns import CODE, NETWORK, NONE, REMOVED, STAGE, mark_at, mark_kinds
+from nsys2prv_ng.replay.graph import CODE, NETWORK, NONE, REMOVED, STAGE, mark_at, mark_kinds
 from nsys2prv_ng.replay.model import Model
-from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.runtime.kernels import search
+from nsys2prv_ng.runtime.jit import compiled, search
 from nsys2prv_ng.sources.cuda.kernel_classes import OTHER
 from nsys2prv_ng.text.formatting import quote_shortened
 

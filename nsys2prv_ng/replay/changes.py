@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import translate
 from functools import lru_cache
@@ -75,8 +74,7 @@ def _quote(pattern: str) -> str:
 # ---- changes ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Change(ValueClass):
+class Change(ValueClass, frozen=True):
     """One change: a target takes `factor` times as long as it did.
 
     `name`: pattern of the names of ranges, calls, kernels or classes; for the network, WITHIN, BETWEEN or "".

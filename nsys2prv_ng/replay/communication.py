@@ -16,12 +16,11 @@ from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.waits.clocks import get_uncertainty, mark_mpi, place_parts
 from nsys2prv_ng.analysis.waits.rules import mark_waiting_sends
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.parts import FROM_ROOT, SYNCHRONISING, TO_ROOT
-from nsys2prv_ng.replay.columns import FAR, NEAR, NONE, TOGETHER, Edges, Numbers, make_edges
+from nsys2prv_ng.replay.graph import FAR, NEAR, NONE, TOGETHER, Edges, Numbers, make_edges
 from nsys2prv_ng.report.database import NULL
 
 

@@ -16,11 +16,10 @@ from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.path.streams import ASKS, ASKS_STREAM, LAUNCHES, RECORDS, WAITS
 from nsys2prv_ng.analysis.path.walk import find_cause
 from nsys2prv_ng.analysis.waits.late_origins import PROMPT_NS
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_starts
-from nsys2prv_ng.arrays.types import IntArray, IntTable
+from nsys2prv_ng.arrays.types import IntArray, IntTable, pick
 from nsys2prv_ng.intervals.step_functions import find_latest
-from nsys2prv_ng.replay.columns import AFTER, ALWAYS, FREE, GAP, LAUNCH, NONE, STAGE, WAKE, Edges, Numbers, make_edges
+from nsys2prv_ng.replay.graph import AFTER, ALWAYS, FREE, GAP, LAUNCH, NONE, STAGE, WAKE, Edges, Numbers, make_edges
 from nsys2prv_ng.replay.threads import find_before
 from nsys2prv_ng.runtime.jit import compiled
 

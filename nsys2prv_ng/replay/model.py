@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -19,18 +18,16 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.reading.device_operations import HOST_FUNCTION
 from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
-from nsys2prv_ng.replay import columns
-from nsys2prv_ng.replay.columns import ALWAYS, NONE, Numbers, join_edges, make_edges, mark_at
+from nsys2prv_ng.replay import graph as columns
 from nsys2prv_ng.replay.communication import list_communication, make_items, merge_own
 from nsys2prv_ng.replay.devices import find_launching, list_device_edges
-from nsys2prv_ng.replay.graph import Graph, build_graph
+from nsys2prv_ng.replay.graph import ALWAYS, NONE, Graph, Numbers, build_graph, join_edges, make_edges, mark_at
 from nsys2prv_ng.replay.ranges import HostRanges, RangeFinder, group_by_thread
 from nsys2prv_ng.replay.threads import Marks, limit_returns, list_marks, list_thread_edges
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class Model(ValueClass):
     """A job as a graph of dependencies. Nodes: starts and ends of its operations and calls (Numbers), and others."""
 

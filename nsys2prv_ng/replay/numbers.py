@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from nsys2prv_ng.replay.changes import Change, read_changes
@@ -11,8 +11,7 @@ from nsys2prv_ng.value_class import ValueClass
 WHAT_IF_VERSION = 1
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class RankSaving(ValueClass):
+class RankSaving(ValueClass, kw_only=True):
     """How much shorter (ns) the steps of a rank become, on average."""
 
     rank: int | None
@@ -20,8 +19,7 @@ class RankSaving(ValueClass):
     saving_ns: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Limit(ValueClass):
+class Limit(ValueClass, kw_only=True):
     """What takes most of the time of the path that decides how long the steps are.
 
     `what`: host, GPU, launch, copies or network. `rank`: the rank it belongs to; None for the network.
@@ -33,8 +31,7 @@ class Limit(ValueClass):
     """Its part of the path, from 0 to 1."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Scenario(ValueClass):
+class Scenario(ValueClass, kw_only=True):
     """Changes, and what they would do together. Times are ns a step, on average over the steps that count."""
 
     changes: tuple[Change, ...] = field(metadata={"key": "change", "read": read_changes})
@@ -67,8 +64,7 @@ class Scenario(ValueClass):
         return {"change": self.change, **fields}
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Slack(ValueClass):
+class Slack(ValueClass, kw_only=True):
     """How much longer (ns a step) a range or class of kernels may take before the steps do; None if no limit is known.
 
     `own_ns`: what it takes now.
@@ -79,8 +75,7 @@ class Slack(ValueClass):
     slack_ns: int | None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Replayed(ValueClass):
+class Replayed(ValueClass, kw_only=True):
     """Which steps were replayed of a job that is too large to be replayed as a whole."""
 
     steps: tuple[int, int]
@@ -91,8 +86,7 @@ class Replayed(ValueClass):
     """Number of operations and calls of the whole job."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class WhatIfNumbers(ValueClass):
+class WhatIfNumbers(ValueClass, kw_only=True):
     """What changes would save. Times are ns a step, on average over the steps that count."""
 
     steps: int

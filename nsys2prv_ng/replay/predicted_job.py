@@ -12,9 +12,8 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import load_activity
 from nsys2prv_ng.analysis.gpus.waiting import map_rows_to_gpus
 from nsys2prv_ng.analysis.waits.clocks import place_parts
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_starts
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.intervals.device_sweep import IN_FLIGHT, MEMORY, sweep_devices
 from nsys2prv_ng.intervals.step_functions import find_latest
@@ -24,17 +23,15 @@ from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import MessagePairs
 from nsys2prv_ng.reading.device_operations import HOST_FUNCTION
-from nsys2prv_ng.reading.read_reports import ReportRecords
-from nsys2prv_ng.reading.spill import load_on_clock, load_states, spill_states
+from nsys2prv_ng.reading.read_reports import ReportRecords, load_on_clock, load_states, spill_states
 from nsys2prv_ng.records.clip import retime_rows
 from nsys2prv_ng.records.runs import store_records
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.replay.columns import NONE
+from nsys2prv_ng.replay.graph import NONE
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.replay.step_clock import StepSpans
 from nsys2prv_ng.report.database import NULL
-from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.runtime.kernels import search
+from nsys2prv_ng.runtime.jit import compiled, search
 from nsys2prv_ng.sources.cuda.device_activity import make_change_records
 from nsys2prv_ng.sources.shared.source import JoinResult, Result, StateIntervals
 from nsys2prv_ng.steps.steps import Steps

@@ -10,17 +10,14 @@ import numpy as np
 from nsys2prv_ng.analysis.host_activity import find_main_threads
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.path.streams import Span
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_starts, list_rows, sort_rows, take_groups
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray, Integers, IntTable
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray, Integers, IntTable, pick
 from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost, overlay
 from nsys2prv_ng.intervals.step_functions import StepFunction, fill_steps, make_row_steps
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.reading.nvtx_ranges import is_program_domain, load_nvtx_ranges
-from nsys2prv_ng.replay.columns import CODE, NETWORK, NONE, ON_HOST, STAGE, mark_kinds
-from nsys2prv_ng.replay.graph import Graph
-from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.runtime.kernels import search
+from nsys2prv_ng.reading.opened_events import is_program_domain, load_nvtx_ranges
+from nsys2prv_ng.replay.graph import CODE, NETWORK, NONE, ON_HOST, STAGE, Graph, mark_kinds
+from nsys2prv_ng.runtime.jit import compiled, search
 from nsys2prv_ng.text.formatting import shorten_range_name
 
 

@@ -17,12 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.path.columns import NEVER
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_starts
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, pick
 from nsys2prv_ng.job.counted import list_counted
-from nsys2prv_ng.replay.columns import NONE
-from nsys2prv_ng.replay.graph import GONE, KEPT, join_fates, play, play_both
+from nsys2prv_ng.replay.graph import GONE, KEPT, NONE, join_fates, play, play_both
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.steps.steps import Steps
 

@@ -16,13 +16,12 @@ from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.columns import BEGIN, END, NEVER, PathLists, PathTables
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.path.walk import HANDED_OVER_NS, find_active, find_call
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray, IntTable
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, IntTable, pick
 from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.replay import columns
-from nsys2prv_ng.replay.columns import ALWAYS, CODE, NONE, Edges, Numbers, make_edges
+from nsys2prv_ng.replay import graph as columns
+from nsys2prv_ng.replay.graph import ALWAYS, CODE, NONE, Edges, Numbers, make_edges
 from nsys2prv_ng.runtime.jit import compiled
 
 

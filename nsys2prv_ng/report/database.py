@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,7 +33,6 @@ _VERSIONED = re.compile(r"(\w+?)_V[0-9]{1,4}")
 """The name of a table with a version."""
 
 
-@dataclass(eq=False, repr=False)
 class Table(ValueClass):
     """The columns of a table that a source needs: required, optional, and by type.
 
@@ -50,7 +49,6 @@ class Table(ValueClass):
     blob: tuple[str, ...] = ()
 
 
-@dataclass(eq=False, repr=False)
 class Columns(ValueClass):
     """Columns of a table, each with `rows` values in the order of the rows.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from nsys2prv_ng.text.formatting import count_noun
@@ -42,7 +42,6 @@ _LOST = re.compile(
 )
 
 
-@dataclass(eq=False, repr=False)
 class Message(ValueClass):
     """Message in one line, and how many times it occurs."""
 
@@ -72,7 +71,6 @@ class Message(ValueClass):
         return self.reports_lost_data and (self.severity == ERROR or not _MAY.search(self.text))
 
 
-@dataclass(eq=False, repr=False)
 class Diagnostics(ValueClass):
     """Numbers of messages by severity, and the warnings and errors."""
 

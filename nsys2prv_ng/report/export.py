@@ -14,7 +14,6 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -47,7 +46,6 @@ OnOutput = Callable[[bytes], object]
 T = TypeVar("T")
 
 
-@dataclass(eq=False, repr=False)
 class _About(ValueClass):
     """The metadata of an export about itself, and the names of its tables."""
 
@@ -108,7 +106,6 @@ def make_export(
     )
 
 
-@dataclass(eq=False, repr=False)
 class _Maker(ValueClass):
     """Maker of the export of one report."""
 

@@ -6,14 +6,12 @@ bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class ExportFormat(ValueClass):
     """A format that `nsys export` writes: a file, or a folder with a file for each table.
 

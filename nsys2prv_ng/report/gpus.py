@@ -16,14 +16,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from nsys2prv_ng.report.export_settings import read_integer
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class Gpu(ValueClass):
     """GPU of a host, or a MIG instance: number of the GPU in nsys (or its key), name, uuid (empty if unknown)."""
 

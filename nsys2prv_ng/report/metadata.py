@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -92,7 +92,6 @@ class Launched(NamedTuple):
     variable: str
 
 
-@dataclass(eq=False, repr=False)
 class Metadata(ValueClass):
     """Metadata of a report. Times are ns; `utc_of_zero` is the UTC of timestamp 0.
 

@@ -14,7 +14,6 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from nsys2prv_ng.errors import ReportError, TranslationError
@@ -41,7 +40,6 @@ _VERSION_TIMEOUT = 120
 """Seconds that `nsys --version` may take: the first start is slow on the file system of a cluster."""
 
 
-@dataclass(eq=False, repr=False)
 class Nsys(ValueClass):
     """An nsys that runs on this machine. `version` is the full version, such as 2024.2.3.38."""
 

@@ -18,7 +18,6 @@ import os
 import sqlite3
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from io import FileIO
 from itertools import pairwise
 from pathlib import Path
@@ -137,7 +136,6 @@ def _get_state(status: os.stat_result) -> _State:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-@dataclass(eq=False, repr=False)
 class _Request(ValueClass):
     """Columns that a caller asks for, in the order in which the table stores them.
 
@@ -197,7 +195,6 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-@dataclass(eq=False, repr=False)
 class _File(ValueClass):
     """Open database file, and facts from its header (1.3 of the format).
 

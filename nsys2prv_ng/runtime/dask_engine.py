@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.runtime.engine import LocalEngine
-from nsys2prv_ng.runtime.parallel import Failure, make_failure
+from nsys2prv_ng.runtime.parallel import Failure, LocalEngine, make_failure
 
 Item = TypeVar("Item")
 T = TypeVar("T")

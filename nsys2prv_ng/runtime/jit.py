@@ -1,4 +1,4 @@
-"""Compiles functions with numba and keeps their machine code from one run to the next.
+"""Compiles functions with numba, keeps their machine code from one run to the next, and has a search and a median.
 
 The code is in the first of these folders that this user can write, and only root as well: NUMBA_CACHE_DIR, the
 __pycache__ beside the module, numba/ in XDG_CACHE_HOME or ~/.cache. `machine_code` keeps and checks it.
@@ -12,6 +12,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import numba as nb
+import numpy as np
+import numpy.typing as npt
 from numba.core import event
 from numba.core.options import DefaultOptions
 from numba.core.types import unliteral
@@ -85,3 +87,30 @@ class _Listener(event.Listener):
 
     def on_end(self, event: Any) -> None:
         pass
+
+
+@compiled
+def search(values: npt.NDArray[np.int64], low: int, high: int, limit: int) -> int:
+    """Return the index of the first of values[low:high], which ascend, that is not below a limit; else `high`."""
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] < limit:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compiled
+def take_median(values: npt.NDArray[np.float64], count: int) -> float:
+    """Sort the first `count` (1 or more) values in place with Shell's sort, and return their median."""
+    gap = count // 2
+    while gap:
+        for i in range(gap, count):
+            value, k = values[i], i
+            while k >= gap and values[k - gap] > value:
+                values[k] = values[k - gap]
+                k -= gap
+            values[k] = value
+        gap //= 2
+    return 0.5 * (values[(count - 1) // 2] + values[count // 2])

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from nsys2prv_ng.value_class import ValueClass
@@ -113,7 +113,6 @@ def list_control_group_limits(
     return files
 
 
-@dataclass(eq=False, repr=False)
 class Resources(ValueClass):
     """Limits of a job: reports to read and blocks to format at once, bytes of memory, a folder to spill to."""
 

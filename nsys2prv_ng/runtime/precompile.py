@@ -28,7 +28,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.np.numpy_support import from_dtype
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.runtime.kernels import search
+from nsys2prv_ng.runtime.jit import search
 from nsys2prv_ng.runtime.limits import count_usable_cores
 from nsys2prv_ng.text.names import clean_name
 from nsys2prv_ng.version import __version__
@@ -58,7 +58,7 @@ def list_modules(rooms: Sequence[str]) -> list[str]:
     found = []
     for room in rooms:
         for path in sorted((_PACKAGE / room).rglob("*.py")):
-            if "runtime.jit import compiled" in path.read_text(encoding="utf-8"):
+            if "\n@compiled" in path.read_text(encoding="utf-8"):
                 found.append(".".join([_PACKAGE.name, *path.relative_to(_PACKAGE).with_suffix("").parts]))
     return found
 

@@ -17,7 +17,6 @@ same kernels give the same steps.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,7 +55,6 @@ class Delimiter(NamedTuple):
     first: IntArray
 
 
-@dataclass(eq=False, repr=False)
 class Words(ValueClass):
     """m words that occur several times: of each, its columns of (m,); and the places of all, one after the other.
 

@@ -24,11 +24,10 @@ from nsys2prv_ng.arrays.row_keys import count_earlier, sort_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.objects.tree import ObjectTree
-from nsys2prv_ng.reading.nvtx_ranges import load_nvtx_ranges
-from nsys2prv_ng.reading.opened_events import ABSENT
+from nsys2prv_ng.reading.opened_events import ABSENT, load_nvtx_ranges
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.runtime.parallel import Engine
 from nsys2prv_ng.steps.numbered_names import compile_template, cut_last_word
 from nsys2prv_ng.steps.numbered_ranges import (
     FEWEST,

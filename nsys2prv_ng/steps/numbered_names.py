@@ -1,6 +1,6 @@
 """Finds the number of a step anywhere in the name of its NVTX range: `train_step_3`, `step=3, loss=0.9`.
 
-A number that is the last word is cut where ranges are read (sources/nvtx/names.py). Any other leaves each step another
+A number that is the last word is cut where ranges are read (sources/nvtx/events.py). Any other leaves each step another
 name. Such names are one *template*: it has `{n}` for the number that counts the steps, and `*` for all other numbers.
 `--step` takes templates, too.
 """

@@ -26,16 +26,14 @@ from nsys2prv_ng.arrays.groups import (
     sort_groups,
     take_rows,
 )
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import list_indices, mark_duplicates, sort_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.objects.tree import ObjectTree
-from nsys2prv_ng.reading.nvtx_ranges import NvtxRanges, load_nvtx_ranges
-from nsys2prv_ng.reading.opened_events import ABSENT
+from nsys2prv_ng.reading.opened_events import ABSENT, NvtxRanges, load_nvtx_ranges
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.runtime.parallel import Engine
 from nsys2prv_ng.steps.numbered_names import find_templates
 
 FEWEST = 3

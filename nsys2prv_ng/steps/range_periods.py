@@ -23,8 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.pick import pick
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.steps.kinds import read_batch
 from nsys2prv_ng.steps.work import LaunchedWork, PartCounts, count_names

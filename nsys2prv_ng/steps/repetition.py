@@ -21,11 +21,10 @@ from nsys2prv_ng.arrays.groups import Table, join_tables, make_objects
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.objects.tree import ObjectTree, group_reports_by_task
 from nsys2prv_ng.paraver import families
-from nsys2prv_ng.reading.nvtx_ranges import load_nvtx_ranges
-from nsys2prv_ng.reading.opened_events import ABSENT, Names, find_checksum
+from nsys2prv_ng.reading.opened_events import ABSENT, Names, find_checksum, load_nvtx_ranges
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.runtime.parallel import Engine
 from nsys2prv_ng.steps.agreement import Found, agree
 from nsys2prv_ng.steps.range_periods import RangeParts, RangeSequence, find_parts, is_operator, name_family
 from nsys2prv_ng.steps.repeated_steps import Candidate, find_candidates, name_delimiter

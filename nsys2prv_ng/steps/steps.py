@@ -19,11 +19,11 @@ import numpy as np
 from nsys2prv_ng.arrays.groups import take_rows
 from nsys2prv_ng.arrays.row_keys import find_starts, sort_rows
 from nsys2prv_ng.arrays.types import IntArray, IntTable
-from nsys2prv_ng.intervals.windows import unite_windows
+from nsys2prv_ng.intervals.step_functions import unite_windows
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.engine import Engine
+from nsys2prv_ng.runtime.parallel import Engine
 from nsys2prv_ng.steps.kinds import find_kinds
 from nsys2prv_ng.steps.marks import find_marks
 from nsys2prv_ng.steps.spans import HostSpans, find_gpu_ends

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, IntTable
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, IntTable, pick
 from nsys2prv_ng.intervals.device_sweep import MEMORY, WHOLE_GRAPH
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.reading.device_operations import DeviceOperations, Launches, load_device_operations, load_launches

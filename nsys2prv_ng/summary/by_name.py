@@ -11,17 +11,16 @@ import numpy as np
 
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import Table, drop_columns, encode_key, make_objects, make_rows, sort_groups
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows, list_rows, sort_rows
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, pick
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.summary import totals
 from nsys2prv_ng.summary.job import CallNumbers
 from nsys2prv_ng.summary.kernels.numbers import KernelNumbers
 from nsys2prv_ng.summary.memory.numbers import MemoryKindNumbers, MemoryOperationNumbers
+from nsys2prv_ng.summary.ranges.activity import WaitingInRanges, choose_slowest
 from nsys2prv_ng.summary.ranges.numbers import RangeOfTask, RepeatedRange
-from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges, choose_slowest
 from nsys2prv_ng.summary.waits.numbers import MpiNumbers, NcclNumbers
 
 

@@ -10,7 +10,7 @@ import json
 import math
 import types
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, asdict, field, fields, is_dataclass
 from functools import lru_cache
 from html import escape
 from pathlib import Path
@@ -38,8 +38,7 @@ from nsys2prv_ng.text.names import clean_name
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class JobFacts(ValueClass):
+class JobFacts(ValueClass, kw_only=True):
     """What the reports of a job are and contain. All but `graphs` describe all reports, whatever the user chose."""
 
     nsys_versions: list[str]
@@ -66,8 +65,7 @@ _SHOWN = 40
 """Most characters of a wrong version that an error shows."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class CallNumbers(ValueClass):
+class CallNumbers(ValueClass, kw_only=True):
     """CUDA API or OS runtime calls of one name, over all ranks. Calls within other calls, MPI's included, are omitted.
 
     OS runtime calls shorter than the limit for the translation (`osrt_min`) are not read.
@@ -82,8 +80,7 @@ class CallNumbers(ValueClass):
     """The part of `total_ns` on main threads. Threads of libraries wait in OS runtime calls while they are idle."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class StartUp(ValueClass):
+class StartUp(ValueClass, kw_only=True):
     """The time before the steps that numbers cover, and after them (ns)."""
 
     before_ns: int
@@ -99,8 +96,7 @@ PLURALS = {"rank": "ranks", "process": "processes"}
 """Plurals of what counts are per."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class JobSummary(ValueClass):
+class JobSummary(ValueClass, kw_only=True):
     """The summary of a job, as `summarize` returns it and `nsys2prv-ng summary` prints it."""
 
     reports: int

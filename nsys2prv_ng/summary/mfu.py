@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from nsys2prv_ng.sources.cuda.kernel_classes import find_number_types
 from nsys2prv_ng.summary.gpus.numbers import GpuNumbers
@@ -96,7 +96,6 @@ def _rate(numbers: MfuNumbers) -> MfuNumbers:
     return replace(numbers, refused=f"{format_percent(mfu, 1)} of the peak is impossible: check {causes}")
 
 
-@dataclass(eq=False, repr=False)
 class Peaks(ValueClass):
     """Peaks (TFLOP/s) of a GPU model by number type, and the document that publishes them.
 

@@ -19,7 +19,7 @@ from nsys2prv_ng.analysis.waits.clocks import check_clocks
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.arrays.groups import Table
-from nsys2prv_ng.intervals.covered_time import Intervals
+from nsys2prv_ng.intervals.step_functions import Intervals
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.objects.places import Stream, Thread
@@ -44,10 +44,9 @@ from nsys2prv_ng.summary.memory.measure import measure_memory
 from nsys2prv_ng.summary.mfu import add_mfu
 from nsys2prv_ng.summary.others import limit_names
 from nsys2prv_ng.summary.path.measure import compute_path_and_savings
-from nsys2prv_ng.summary.ranges.activity import KernelTime
+from nsys2prv_ng.summary.ranges.activity import KernelTime, WaitingInRanges
 from nsys2prv_ng.summary.ranges.numbers import LaunchedInRange, RepeatedRange
 from nsys2prv_ng.summary.ranges.tree import make_range_tree, sum_by_range
-from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges
 from nsys2prv_ng.summary.waits.culprits import find_excess
 from nsys2prv_ng.summary.waits.measure import compute_waits, load_communication
 from nsys2prv_ng.summary.waits.numbers import Excess, WaitNumbers

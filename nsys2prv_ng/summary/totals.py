@@ -10,9 +10,8 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import load_outermost_calls, load_thread_ranges, map_main_threads
 from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_objects, sum_table
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.intervals.step_functions import NOTHING
 from nsys2prv_ng.job.counted import CountedEvents
@@ -21,8 +20,14 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.value_tables import COMMUNICATION_CLASSES, name_memory_operation
 from nsys2prv_ng.reading.device_operations import load_launches, mark_communication
-from nsys2prv_ng.reading.nvtx_ranges import NvtxRanges, load_nvtx_ranges, load_repeated_ranges
-from nsys2prv_ng.reading.opened_events import ABSENT, OpenedEvents, load_opened_events
+from nsys2prv_ng.reading.opened_events import (
+    ABSENT,
+    NvtxRanges,
+    OpenedEvents,
+    load_nvtx_ranges,
+    load_opened_events,
+    load_repeated_ranges,
+)
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
@@ -288,7 +293,7 @@ def sum_repeated_ranges(
     windows: Windows,
     measures: Mapping[str, Measure],
 ) -> Table:
-    """Return NVTX ranges that repeat (reading/nvtx_ranges.py) by `task`, `domain` and `name`; `depth` is the smallest.
+    """Return NVTX ranges that repeat, by `task`, `domain` and `name`; `depth` is the smallest.
 
     `measures`: parts of the time of a range to add up, by the name of their column. `per_step`: how often the range
     occurs in each step that counts; 0 if not equally often in all of them.

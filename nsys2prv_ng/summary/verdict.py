@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
 
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Place(ValueClass):
+class Place(ValueClass, kw_only=True):
     """Something that takes time: a range, a call, a kernel or its class, an NCCL function, a wait, a rank or a step."""
 
     kind: str
@@ -19,16 +18,14 @@ class Place(ValueClass):
     """Time in it, over all ranks; None if the place has no time of its own."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Gain(ValueClass):
+class Gain(ValueClass, kw_only=True):
     """A change, as a what-if analysis spells it, and what it saves a step (ns)."""
 
     change: str
     saving_ns: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class StragglerReason(ValueClass):
+class StragglerReason(ValueClass, kw_only=True):
     """What a straggler did while others waited, and how long they waited for that (ns, over all of them)."""
 
     range: str
@@ -36,8 +33,7 @@ class StragglerReason(ValueClass):
     ns: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Straggler(ValueClass):
+class Straggler(ValueClass, kw_only=True):
     """A rank for which others waited for more than 2 % of the time of all ranks."""
 
     rank: int | None
@@ -48,8 +44,7 @@ class Straggler(ValueClass):
     reasons: list[StragglerReason]
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Statement(ValueClass):
+class Statement(ValueClass, kw_only=True):
     """A labelled line of the answer, and the parts of the JSON with its numbers."""
 
     label: str
@@ -58,8 +53,7 @@ class Statement(ValueClass):
     """Keys of the JSON of a summary, such as "efficiency", or "waits.links" for a key within another."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Verdict(ValueClass):
+class Verdict(ValueClass, kw_only=True):
     """What limits a job. The classes are in summary/answer/bottlenecks.py, and docs/reference/bottlenecks.md."""
 
     bottleneck: str

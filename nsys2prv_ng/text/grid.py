@@ -7,7 +7,6 @@ and has a shade on a page. `str` of a cell is its text. A plain `str` as a cell 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from nsys2prv_ng.text.formatting import format_bytes, format_difference, format_flops, format_percent, format_time
@@ -16,7 +15,6 @@ from nsys2prv_ng.value_class import ValueClass
 T = TypeVar("T")
 
 
-@dataclass(eq=False, repr=False)
 class Name(ValueClass):
     """A name from a report, which each output cleans or escapes."""
 
@@ -26,7 +24,6 @@ class Name(ValueClass):
         return self.text
 
 
-@dataclass(eq=False, repr=False)
 class Number(ValueClass):
     """A number, which `write` of a class turns into a text; None if it is not known."""
 
@@ -85,7 +82,6 @@ class Count(Number):
     write = staticmethod("{:,}".format)
 
 
-@dataclass(eq=False, repr=False)
 class Share(ValueClass):
     """A part of a whole."""
 
@@ -96,7 +92,6 @@ class Share(ValueClass):
         return format_percent(self.part, self.whole)
 
 
-@dataclass(eq=False, repr=False)
 class Portion(Share):
     """A part of a time (ns): the terminal prints the part, and its share on the line below."""
 
@@ -112,7 +107,6 @@ class Rate(Number):
     write = staticmethod(lambda number: f"{format_bytes(number)}/s")
 
 
-@dataclass(eq=False, repr=False)
 class Score(ValueClass):
     """An efficiency: 1 is ideal, None does not apply. The page shades it."""
 
@@ -122,7 +116,6 @@ class Score(ValueClass):
         return "" if self.value is None else format_percent(self.value, 1)
 
 
-@dataclass(eq=False, repr=False)
 class Term(ValueClass):
     """A term at a depth of a tree, with its definition, which pages show on demand."""
 
@@ -134,7 +127,6 @@ class Term(ValueClass):
         return "  " * self.depth + self.text
 
 
-@dataclass(eq=False, repr=False)
 class BarPart(ValueClass):
     """A part of a bar: its label, the key of its colour (html/colours.py), and its size."""
 
@@ -150,7 +142,6 @@ class Drawing:
         return ""
 
 
-@dataclass(eq=False, repr=False)
 class Bar(ValueClass, Drawing):
     """A bar of parts, one after the other; an amount of `whole` fills the cell."""
 
@@ -158,7 +149,6 @@ class Bar(ValueClass, Drawing):
     whole: float
 
 
-@dataclass(eq=False, repr=False)
 class Interval(ValueClass, Drawing):
     """A bar from one value to another on an axis from `low` to `high`."""
 
@@ -170,7 +160,6 @@ class Interval(ValueClass, Drawing):
     text: str
 
 
-@dataclass(eq=False, repr=False)
 class Histogram(ValueClass, Drawing):
     """Counts in bins of durations, with n + 1 edges (ns)."""
 
@@ -181,7 +170,6 @@ class Histogram(ValueClass, Drawing):
 Cell = str | Name | Number | Share | Score | Term | Drawing
 
 
-@dataclass(eq=False, repr=False)
 class Column(ValueClass):
     """A column and its title.
 
@@ -197,8 +185,7 @@ class Column(ValueClass):
     minor: bool = False
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Grid(ValueClass):
+class Grid(ValueClass, kw_only=True):
     """A table with all its rows; each output shows some rows and counts the others.
 
     The first `names` columns are text, the others numbers. `footer`: rows that are always shown, such as a sum.

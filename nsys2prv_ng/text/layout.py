@@ -14,10 +14,9 @@ import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nsys2prv_ng.text.formatting import format_percent, format_time
+from nsys2prv_ng.text.formatting import format_percent, format_table, format_time
 from nsys2prv_ng.text.grid import Cell, Grid, Ns, Portion
 from nsys2prv_ng.text.names import clean_name
-from nsys2prv_ng.text.tables import format_table
 
 # ---- style -----------------------------------------------------------------------------------------------------------
 

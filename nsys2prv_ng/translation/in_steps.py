@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError, UsageError
@@ -17,9 +17,8 @@ from nsys2prv_ng.job.open_job import open_job
 from nsys2prv_ng.paraver.output import TraceOutput
 from nsys2prv_ng.reading.kept_objects import OpenTypes, load_kept, make_damaged_error, write_kept
 from nsys2prv_ng.records.store import SHELVES_OF_TRACES, FolderStore
-from nsys2prv_ng.runtime.engine import LocalEngine
 from nsys2prv_ng.runtime.files import write_atomically
-from nsys2prv_ng.runtime.parallel import run_in_threads
+from nsys2prv_ng.runtime.parallel import LocalEngine, run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.formatting import count_noun, join_first
@@ -33,7 +32,6 @@ _PLAN = "trace.plan"
 _OPEN_TYPES = OpenTypes(names={"JobSummary": JobSummary})
 
 
-@dataclass(eq=False, repr=False)
 class KeptPlan(ValueClass):
     """The plan of a trace and its division into parts."""
 

@@ -8,7 +8,7 @@ dropped.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,9 +30,8 @@ from nsys2prv_ng.sources.shared.reasons import (
 )
 from nsys2prv_ng.sources.shared.source import JoinResult, Result, StateIntervals
 from nsys2prv_ng.translation import derived_records as derived
-from nsys2prv_ng.translation import overview_states as budget
-from nsys2prv_ng.translation.overview_counters import make_metrics, make_shares
-from nsys2prv_ng.translation.overview_states import LineSizes, make_coarse_states
+from nsys2prv_ng.translation import overview_rows as budget
+from nsys2prv_ng.translation.overview_rows import LineSizes, make_coarse_states, make_metrics, make_shares
 from nsys2prv_ng.translation.result import OverviewFacts, SourceAccount
 from nsys2prv_ng.value_class import ValueClass
 
@@ -42,7 +41,6 @@ _STEP_DIGITS = 10
 """Maximum number of digits in the value of a step."""
 
 
-@dataclass(eq=False, repr=False)
 class Overview(ValueClass):
     """The records of an overview, and an account of what it omits."""
 

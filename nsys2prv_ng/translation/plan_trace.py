@@ -7,7 +7,7 @@ nothing else.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from nsys2prv_ng.analysis.path.critical_path import check_size, find_critical_path, load_path_lanes
@@ -27,14 +27,13 @@ from nsys2prv_ng.sources.shared.source import JoinResult, Result, Source
 from nsys2prv_ng.translation.defaults import SHORTEST_LINE_NS
 from nsys2prv_ng.translation.derived_records import derive_path, derive_steps, derive_waits
 from nsys2prv_ng.translation.overview import make_overview
-from nsys2prv_ng.translation.overview_counters import SHARES
+from nsys2prv_ng.translation.overview_rows import SHARES
 from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TraceFacts
 from nsys2prv_ng.translation.slices import Slices, cut_into_slices
 from nsys2prv_ng.translation.states import make_state_records
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class TranslationPlan(ReadOptions):
     """What a translation reads, writes and replaces."""
 
@@ -56,7 +55,6 @@ class TranslationPlan(ReadOptions):
     """Write a trace of limited size that shows where to look, instead of all events."""
 
 
-@dataclass(eq=False, repr=False)
 class TracePlan(ValueClass):
     """A trace that is ready to be written: its texts, its slices and its account."""
 

@@ -6,7 +6,7 @@ meaning needs a new RESULT_VERSION.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import TYPE_CHECKING
 
 from nsys2prv_ng.clock.alignment_table import Alignment
@@ -14,8 +14,7 @@ from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.paraver.load_cost import LoadCost, format_memory, format_seconds
 from nsys2prv_ng.reading.accounts import ReportAccount, SkippedReport
 from nsys2prv_ng.sources.shared.reasons import KIND_WORDS, Kind, find_kind
-from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_time, format_utc, format_window
-from nsys2prv_ng.text.tables import format_table
+from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_table, format_time, format_utc, format_window
 from nsys2prv_ng.value_class import ValueClass
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 RESULT_VERSION = 1
 
 
-@dataclass(eq=False, repr=False)
 class SourceAccount(ValueClass):
     """Events of one source over all reports. Law: read = written + the sum of dropped, of all kinds."""
 
@@ -60,7 +58,6 @@ class SourceAccount(ValueClass):
         return lines
 
 
-@dataclass(eq=False, repr=False)
 class NsysMessages(ValueClass):
     """Messages from nsys itself: the numbers of warnings and errors, and of reports with any."""
 
@@ -77,7 +74,6 @@ class NsysMessages(ValueClass):
         return f"nsys gave {counts} in {count_noun(self.reports, 'report')}{lost}"
 
 
-@dataclass(eq=False, repr=False)
 class OverviewFacts(ValueClass):
     """What an overview omits: rows shown in steps of time, and waits and steps that do not fit. Times are ns."""
 
@@ -115,8 +111,7 @@ _WIDE = 2
 """A trace is wide if it lasts more than this many times as long as the GPUs work: most of it shows no GPU work."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class TraceFacts(ValueClass):
+class TraceFacts(ValueClass, kw_only=True):
     """What a translation read, and what is known of its trace before it is written. Times are in ns."""
 
     sources: list[SourceAccount]
@@ -144,8 +139,7 @@ class TraceFacts(ValueClass):
     """Start of the first GPU operation and end of the last one, from time 0; None without GPU operations."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class TranslationResult(TraceFacts):
+class TranslationResult(TraceFacts, kw_only=True):
     """What a translation read and wrote. Times are in ns, sizes in bytes."""
 
     output: str

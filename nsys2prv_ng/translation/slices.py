@@ -6,7 +6,6 @@ The limits of the slices follow from the records alone, so a trace has the same 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +34,6 @@ class Text(NamedTuple):
     parts: Sequence[memoryview | bytes]
 
 
-@dataclass(eq=False, repr=False)
 class Slices(ValueClass):
     """The k slices of a trace, and the records that their lines are made of.
 

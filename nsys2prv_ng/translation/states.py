@@ -8,12 +8,11 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.intervals.states import FlatStates, fill_gaps, flatten, overlay, unite
-from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.intervals.step_functions import cut_to_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.tree import ObjectTree, group_by_shared_rows
 from nsys2prv_ng.paraver.event_types import PROFILING, RUNNING
-from nsys2prv_ng.reading.read_reports import ReportRecords
-from nsys2prv_ng.reading.spill import load_states
+from nsys2prv_ng.reading.read_reports import ReportRecords, load_states
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.clip import clip_to_windows
 from nsys2prv_ng.records.runs import Run, store_records

@@ -20,10 +20,9 @@ from nsys2prv_ng.job.open_job import Job, open_job
 from nsys2prv_ng.paraver.files import list_trace_files
 from nsys2prv_ng.paraver.output import TraceOutput, refuse_in_the_way
 from nsys2prv_ng.records.store import Store
-from nsys2prv_ng.runtime.engine import Engine
 from nsys2prv_ng.runtime.files import open_atomically, resolve_links, write_atomically
 from nsys2prv_ng.runtime.limits import Resources, give_back_freed_memory
-from nsys2prv_ng.runtime.parallel import run_in_threads
+from nsys2prv_ng.runtime.parallel import Engine, run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
 from nsys2prv_ng.translation.result import TranslationResult

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nsys2prv_ng.analysis import row_states as states
+from nsys2prv_ng.analysis import heat_maps as states
 from nsys2prv_ng.analysis.efficiency.efficiency import compute_efficiency
 from nsys2prv_ng.analysis.efficiency.windows import make_plan
 from nsys2prv_ng.analysis.gpus.activity import list_devices
@@ -20,7 +20,7 @@ from nsys2prv_ng.analysis.heat_maps import Shares, average_metrics, find_largest
 from nsys2prv_ng.analysis.waits.rules import NOBODY, NOT_ALIGNED
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.bins import make_edges
+from nsys2prv_ng.intervals.states import make_edges
 from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.reading.open_reports import Selection

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng import translate
-from nsys2prv_ng.translation import overview_states
+from nsys2prv_ng.translation import overview_rows
 from tests.cfgs.recorded import show
 from tests.conftest import SAMPLES
 from tests.trace_reader import Trace, read_trace
@@ -36,7 +36,7 @@ def sum_time(trace: Trace, event_type: int) -> dict[int, dict[int, int]]:
 
 
 def test_shares_add_up_to_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overview_states, "MOST_BYTES", 500_000)
+    monkeypatch.setattr(overview_rows, "MOST_BYTES", 500_000)
     sources = ["kernels", "memory_operations", "nccl"]
     translate(DDP, tmp_path / "overview.prv", sources=sources, overview_trace=True)
     translate(DDP, tmp_path / "whole.prv", sources=sources)

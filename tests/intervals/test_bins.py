@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.intervals.bins import make_edges, sum_held, sum_states
-from nsys2prv_ng.intervals.states import FlatStates
+from nsys2prv_ng.intervals.states import FlatStates, make_edges, sum_held, sum_states
 from tests.intervals.test_step_functions import columns
 
 LAST, ROWS, STATES = 40, 3, 4

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.intervals.bins import coarsen
-from nsys2prv_ng.intervals.states import FlatStates, flatten, unite
+from nsys2prv_ng.intervals.states import FlatStates, coarsen, flatten, unite
 from tests.examples import examples
 from tests.intervals.test_states import ROWS, SPAN, STATES, columns, paint
 

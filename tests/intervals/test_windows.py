@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.intervals.windows import cut_to_windows, mark_inside
+from nsys2prv_ng.intervals.step_functions import cut_to_windows, mark_inside
 
 
 @given(

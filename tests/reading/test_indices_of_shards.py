@@ -14,7 +14,7 @@ from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, OneFor
 from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.reading import shards
 from nsys2prv_ng.reading.kept_objects import OpenTypes, load_kept, write_kept
-from nsys2prv_ng.reading.spill import load_states, spill_states
+from nsys2prv_ng.reading.read_reports import load_states, spill_states
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Pair, Records
 from nsys2prv_ng.records.runs import load_records, store_records

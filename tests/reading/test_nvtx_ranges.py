@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.reading.nvtx_ranges import (
+from nsys2prv_ng.reading.opened_events import (
+    ABSENT,
     NvtxRanges,
     RangeKey,
     is_program_domain,
     load_nvtx_ranges,
     load_repeated_ranges,
 )
-from nsys2prv_ng.reading.opened_events import ABSENT
 from tests.analysis.efficiency.efficiency_reports import opened
 from tests.analysis.path.path_reports import Capture
 

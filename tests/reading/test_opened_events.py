@@ -23,7 +23,7 @@ from nsys2prv_ng.reading.opened_events import (
     load_opened_events,
     load_source_records,
 )
-from nsys2prv_ng.reading.spill import change_records
+from nsys2prv_ng.reading.read_reports import change_records
 from nsys2prv_ng.records.columns import Records
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.shared.source import Result

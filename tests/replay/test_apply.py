@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.replay.apply import apply_changes, equalise_keys, match_names
 from nsys2prv_ng.replay.changes import parse_changes
-from nsys2prv_ng.replay.columns import NONE, REMOVED
+from nsys2prv_ng.replay.graph import NONE, REMOVED
 from nsys2prv_ng.replay.model import Model
 from tests.conftest import SAMPLES
 from tests.replay.jobs import opened_model

@@ -14,8 +14,7 @@ from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.replay import devices
 from nsys2prv_ng.replay.apply import apply_changes
 from nsys2prv_ng.replay.changes import parse_changes
-from nsys2prv_ng.replay.columns import STAGE, WAKE
-from nsys2prv_ng.replay.graph import play
+from nsys2prv_ng.replay.graph import STAGE, WAKE, play
 from tests.analysis.path.path_reports import Capture
 from tests.conftest import DATA, SAMPLES, Unpacked
 from tests.replay.jobs import opened_model

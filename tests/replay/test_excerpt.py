@@ -19,7 +19,7 @@ from nsys2prv_ng.api.plans import make_summary_options
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.open_job import Job, open_job
 from nsys2prv_ng.options.calls import PredictionOptions
-from nsys2prv_ng.replay import excerpt
+from nsys2prv_ng.replay import what_if
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.job import JobSummary
@@ -44,7 +44,7 @@ def opened(reports: list[Path], scratch: Path) -> Iterator[Job]:
 def test_an_excerpt_predicts_what_the_whole_job_does_for_its_steps(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     reports, limit = LIMITS[name]
     whole = nsys2prv_ng.what_if(reports)
-    monkeypatch.setattr(excerpt, "MOST", limit)
+    monkeypatch.setattr(what_if, "MOST", limit)
     part = nsys2prv_ng.what_if(reports)
     assert whole.replayed is None and part.replayed is not None
     assert (part.replayed.of_steps, part.noise_ns) == (whole.steps, whole.noise_ns)
@@ -67,7 +67,7 @@ def test_an_excerpt_predicts_what_the_whole_job_does_for_its_steps(name: str, mo
 @pytest.mark.slow
 def test_steps_that_the_user_chose_and_that_fit_are_all_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     truth = nsys2prv_ng.what_if(MPI, steps=(4, 5), change=["network = ideal"])
-    monkeypatch.setattr(excerpt, "MOST", 400)
+    monkeypatch.setattr(what_if, "MOST", 400)
     chosen = nsys2prv_ng.what_if(MPI, steps=(4, 5), change=["network = ideal"])
     assert (chosen.steps, chosen.replayed, chosen.step_ns, chosen.noise_ns) == (2, None, truth.step_ns, truth.noise_ns)
     assert chosen.scenarios[0].saving_ns == pytest.approx(truth.scenarios[0].saving_ns, rel=0.001)
@@ -76,11 +76,11 @@ def test_steps_that_the_user_chose_and_that_fit_are_all_replayed(monkeypatch: py
 @pytest.mark.all_sets
 @pytest.mark.slow
 def test_what_cannot_be_replayed_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(excerpt, "MOST", 400)
+    monkeypatch.setattr(what_if, "MOST", 400)
     with pytest.raises(UsageError, match=r"^savings were not predicted: [\d,]+ operations and calls are too many"):
         nsys2prv_ng.what_if(MPI, output=tmp_path / "out.prv", change=["network = ideal"])
     assert not list(tmp_path.iterdir())
-    monkeypatch.setattr(excerpt, "MOST", 80)
+    monkeypatch.setattr(what_if, "MOST", 80)
     with pytest.raises(UsageError, match="too many"):
         nsys2prv_ng.what_if(MPI)
     summary = nsys2prv_ng.summarize(MPI)
@@ -91,7 +91,7 @@ def test_what_cannot_be_replayed_is_refused(monkeypatch: pytest.MonkeyPatch, tmp
 @pytest.mark.all_sets
 @pytest.mark.slow
 def test_a_summary_tells_which_steps_were_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(excerpt, "MOST", 400)
+    monkeypatch.setattr(what_if, "MOST", 400)
     summary = nsys2prv_ng.summarize(MPI)
     assert summary.what_if is not None and summary.what_if.replayed is not None
     first, last = summary.what_if.replayed.steps
@@ -135,9 +135,9 @@ def test_what_runs_in_the_span_is_loaded(
     reports: list[Path], most: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with opened(reports, tmp_path) as job:
-        monkeypatch.setattr(excerpt, "MOST", most)
-        chosen = excerpt.choose_excerpt(job)
-        assert excerpt.is_too_large(job)
+        monkeypatch.setattr(what_if, "MOST", most)
+        chosen = what_if.choose_excerpt(job)
+        assert what_if.is_too_large(job)
         assert chosen is not None
         low, high = chosen.span
         waits = find_waits(job)
@@ -163,8 +163,8 @@ def test_what_runs_in_the_span_is_loaded(
 
 def test_an_excerpt_has_the_steps_before_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with opened(MPI, tmp_path) as job:
-        monkeypatch.setattr(excerpt, "MOST", 400)
-        chosen = excerpt.choose_excerpt(job)
+        monkeypatch.setattr(what_if, "MOST", 400)
+        chosen = what_if.choose_excerpt(job)
         assert chosen is not None and chosen.replayed is not None and job.steps is not None
         steps, counted = chosen.job.steps, chosen.job.scope.counted
         assert steps is not None and counted is not None
@@ -172,7 +172,7 @@ def test_an_excerpt_has_the_steps_before_it(monkeypatch: pytest.MonkeyPatch, tmp
         assert counted[-1] == steps.number.size - 1 and counted[0] >= 1
         assert chosen.span[0] <= steps.start[1] and chosen.span[1] >= steps.stop[-1]
         assert chosen.lengths.tolist() == (job.steps.stop - job.steps.start)[1:].tolist()
-        assert excerpt.choose_excerpt(replace(job, steps=None)) is None
+        assert what_if.choose_excerpt(replace(job, steps=None)) is None
 
 
 # ---- the choice ------------------------------------------------------------------------------------------------------
@@ -193,13 +193,13 @@ def test_the_choice_is_that_of_a_plain_search(seed: int, monkeypatch: pytest.Mon
     lengths = [rng.randint(1, 30) for _ in range(count)]
     sizes = [rng.randint(1, 9) for _ in range(count)]
     counted = sorted(rng.sample(range(count), rng.randint(1, count)))
-    monkeypatch.setattr(excerpt, "MOST", rng.randint(1, 60))
+    monkeypatch.setattr(what_if, "MOST", rng.randint(1, 60))
     after = np.cumsum(sizes)
 
     def fits(i: int, j: int) -> bool:
         run = counted[i : j + 1]
         follow = all(b == a + 1 for a, b in pairwise(run))
-        return follow and sum(sizes[max(run[0] - lead, 0) : run[-1] + 1]) <= excerpt.MOST and len(run) >= lead
+        return follow and sum(sizes[max(run[0] - lead, 0) : run[-1] + 1]) <= what_if.MOST and len(run) >= lead
 
     runs = [(i, j) for i in range(len(counted)) for j in range(i, len(counted)) if fits(i, j)]
     runs = [(i, j) for i, j in runs if not any(a <= i and j <= b and (a, b) != (i, j) for a, b in runs)]
@@ -210,5 +210,5 @@ def test_the_choice_is_that_of_a_plain_search(seed: int, monkeypatch: pytest.Mon
         return abs(float(np.mean([lengths[n] for n in counted[run[0] : run[1] + 1]])) - middle)
 
     best = min((run for run in runs if run[1] - run[0] + 1 >= least), key=rate, default=None)
-    found = excerpt._choose_run(make_steps(lengths), np.array(counted), after - sizes, after, lead)
+    found = what_if._choose_run(make_steps(lengths), np.array(counted), after - sizes, after, lead)
     assert found == (None if best is None else (counted[best[0]], counted[best[1]]))

@@ -8,8 +8,22 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.arrays.types import BoolArray
-from nsys2prv_ng.replay.columns import CODE, NAMES, REMOVED, Edges, make_edges
-from nsys2prv_ng.replay.graph import _FEW, GONE, KEPT, Graph, build_graph, join_fates, play, play_both, trace_back
+from nsys2prv_ng.replay.graph import (
+    _FEW,
+    CODE,
+    GONE,
+    KEPT,
+    NAMES,
+    REMOVED,
+    Edges,
+    Graph,
+    build_graph,
+    join_fates,
+    make_edges,
+    play,
+    play_both,
+    trace_back,
+)
 from tests.examples import examples
 
 SEEDS = range(10 * examples(100))

@@ -12,8 +12,7 @@ import pytest
 
 from nsys2prv_ng.replay.apply import apply_changes
 from nsys2prv_ng.replay.changes import parse_changes
-from nsys2prv_ng.replay.columns import NONE
-from nsys2prv_ng.replay.graph import play
+from nsys2prv_ng.replay.graph import NONE, play
 from nsys2prv_ng.replay.what_if import Experiment
 from tests.replay.jobs import opened_model
 from tests.report_sets import find_set, list_sets, sets

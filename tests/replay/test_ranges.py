@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nsys2prv_ng.replay import ranges as host_ranges
-from nsys2prv_ng.replay.columns import CALL, CODE, KERNEL
+from nsys2prv_ng.replay.graph import CALL, CODE, KERNEL
 from nsys2prv_ng.replay.ranges import HostRanges, RangeFinder
 
 THREADS, NAMES, LAST = 3, 3, 40

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nsys2prv_ng.analysis.path import columns as path
-from nsys2prv_ng.replay.columns import ALWAYS, NAMES, NETWORK, NONE, STAGE, Numbers, make_edges
 from nsys2prv_ng.replay.devices import _find_sent
+from nsys2prv_ng.replay.graph import ALWAYS, NAMES, NETWORK, NONE, STAGE, Numbers, make_edges
 from nsys2prv_ng.replay.threads import find_before, limit_returns
 from tests.examples import examples
 

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ import pytest
 
 import nsys2prv_ng
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.runtime import engine
-from nsys2prv_ng.runtime.engine import LocalEngine
+from nsys2prv_ng.runtime import parallel
+from nsys2prv_ng.runtime.parallel import LocalEngine
 from tests.tiers import cases
 
 
@@ -177,10 +178,11 @@ def test_summaries_of_processes_are_those_of_threads(
         calls.append(arguments)
         return run_in_processes(*arguments)
 
-    run_in_processes = engine.run_in_processes
-    monkeypatch.setattr(engine, "run_in_processes", count_processes)
+    import_module("nsys2prv_ng.reading.read_reports")  # which reads in processes, and keeps its name for the function
+    run_in_processes = parallel.run_in_processes
+    monkeypatch.setattr(parallel, "run_in_processes", count_processes)
     for file in ("threads.json", "processes.json"):
         nsys2prv_ng.summarize(reports, jobs=2, save=tmp_path / file)
         assert bool(calls) == (file == "processes.json")
-        monkeypatch.setattr(engine, "_FEWEST_FOR_PROCESSES", 0)
+        monkeypatch.setattr(parallel, "_FEWEST_FOR_PROCESSES", 0)
     assert (tmp_path / "processes.json").read_bytes() == (tmp_path / "threads.json").read_bytes()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pytest
 
@@ -12,13 +12,11 @@ from nsys2prv_ng.summary.job import build_dataclass
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class Step(ValueClass):
     ns: int
     parts: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(eq=False, repr=False)
 class Run(ValueClass):
     steps: list[Step]
     pair: tuple[int, float] | None = None

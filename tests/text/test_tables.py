@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
-from nsys2prv_ng.text.tables import cut_middle, cut_names, format_table
+from nsys2prv_ng.text.formatting import cut_middle, cut_names, format_table
 
 ROWS = [
     ("kernel", "count", "model"),

@@ -12,7 +12,7 @@ import pytest
 
 from nsys2prv_ng import TranslationResult, translate
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.translation import overview_states
+from nsys2prv_ng.translation import overview_rows
 from tests.conftest import SAMPLES
 from tests.trace_reader import Trace, compare_tables, pair_intervals, read_trace
 
@@ -50,7 +50,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Traces:
     made = [*translate_into(folder / "whole", DDP, sources=SOURCES)]
     made += translate_into(folder / "overview", DDP, sources=SOURCES, overview_trace=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(overview_states, "MOST_BYTES", SMALL)
+        patch.setattr(overview_rows, "MOST_BYTES", SMALL)
         made += translate_into(folder / "small", DDP, sources=SOURCES, overview_trace=True)
     return Traces(*made)
 
@@ -322,7 +322,7 @@ def test_windows_and_cores(tmp_path: Path) -> None:
     assert compare_tables(list_waits(overview), list_waits(whole), columns) == "" and len(list_waits(whole))
     assert all(account.read == account.written + sum(account.dropped.values()) for account in result.sources)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(overview_states, "MOST_BYTES", 20_000)
+        patch.setattr(overview_rows, "MOST_BYTES", 20_000)
         made = []
         for jobs in (1, 2):
             trace, own = translate_into(
@@ -336,7 +336,7 @@ def test_windows_and_cores(tmp_path: Path) -> None:
 def test_more_steps_than_fit(tmp_path: Path) -> None:
     """The first rows show theirs, the others none."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(overview_states, "MOST_BYTES", 10_000)
+        patch.setattr(overview_rows, "MOST_BYTES", 10_000)
         trace, result = translate_into(tmp_path / "small", MPI_4[:2], sources=["nvtx"], overview_trace=True)
     whole, _ = translate_into(tmp_path / "whole", MPI_4[:2], sources=["nvtx"])
     found, every = (pair_intervals(own, STEP) for own in (trace, whole))
@@ -354,7 +354,7 @@ def test_more_steps_than_fit(tmp_path: Path) -> None:
 def test_steps_in_several_windows_are_counted_once(tmp_path: Path, most: int, rows: int) -> None:
     """A step lasts from the first to the last of the ranges within it, with time between them that is not shown."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(overview_states, "MOST_BYTES", most)
+        patch.setattr(overview_rows, "MOST_BYTES", most)
         options = {"sources": ["nvtx"], "nvtx_range": "co*"}
         trace, result = translate_into(tmp_path / "small", MPI_4[:2], overview_trace=True, **options)
     found = pair_intervals(trace, STEP)

@@ -15,8 +15,8 @@ from nsys2prv_ng.paraver.model import TaskRows, TraceModel
 from nsys2prv_ng.records.columns import make_states
 from nsys2prv_ng.records.runs import store_records
 from nsys2prv_ng.records.store import LocalStore
-from nsys2prv_ng.runtime.engine import LocalEngine
-from nsys2prv_ng.translation.overview_states import (
+from nsys2prv_ng.runtime.parallel import LocalEngine
+from nsys2prv_ng.translation.overview_rows import (
     find_most_bins,
     make_coarse_states,
     measure_bytes,

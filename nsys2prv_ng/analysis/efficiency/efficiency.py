@@ -54,7 +54,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.tree import group_reports_by_task
-from nsys2prv_ng.reading.nvtx_ranges import RangeKey
+from nsys2prv_ng.reading.opened_events import RangeKey
 from nsys2prv_ng.steps.steps import Steps
 
 

@@ -19,14 +19,12 @@ from nsys2prv_ng.analysis.host_activity import map_main_threads
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import FlatStates, flatten, overlay
-from nsys2prv_ng.intervals.step_functions import StepFunction, make_row_steps
-from nsys2prv_ng.intervals.windows import cut_to_windows, unite_windows
+from nsys2prv_ng.intervals.step_functions import StepFunction, cut_to_windows, make_row_steps, unite_windows
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
 from nsys2prv_ng.reading.device_operations import has_copies_between, mark_communication
-from nsys2prv_ng.reading.nvtx_ranges import RangeKey
-from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
+from nsys2prv_ng.reading.opened_events import ABSENT, RangeKey, load_opened_events
 from nsys2prv_ng.records.runs import Run, load_records
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH as GRAPH_CLASS
 

@@ -8,19 +8,16 @@ for them: those nearest to the medians of the longer and of the shorter half.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import ByteArray, IntArray
-from nsys2prv_ng.intervals.bins import make_edges, sum_states
 from nsys2prv_ng.intervals.nesting import measure_depths
-from nsys2prv_ng.intervals.states import FlatStates
+from nsys2prv_ng.intervals.states import FlatStates, make_edges, sum_states
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.reading.nvtx_ranges import is_program_domain, load_nvtx_ranges
-from nsys2prv_ng.reading.opened_events import ABSENT
+from nsys2prv_ng.reading.opened_events import ABSENT, is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.text.formatting import shorten_range_name
 from nsys2prv_ng.value_class import ValueClass
@@ -116,8 +113,7 @@ class LongestStates:
 # ---- ranges ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class RangeBar(ValueClass):
+class RangeBar(ValueClass, kw_only=True):
     """An NVTX push/pop range, cut to a step; depth 0 is the outermost. Times (ns) count from the job's `zero`."""
 
     depth: int
@@ -126,8 +122,7 @@ class RangeBar(ValueClass):
     name: str
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class RangesOfTask(ValueClass):
+class RangesOfTask(ValueClass, kw_only=True):
     """The ranges of a task in a step, ordered by start and depth."""
 
     label: str

@@ -8,7 +8,6 @@ windows of it. Only steps and ranges count that no limit of a chosen time cuts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -18,14 +17,13 @@ from nsys2prv_ng.analysis.gpus.activity import list_activity_runs
 from nsys2prv_ng.arrays.row_keys import list_rows
 from nsys2prv_ng.arrays.types import IntArray, IntTable
 from nsys2prv_ng.intervals.states import FlatStates, flatten
-from nsys2prv_ng.intervals.step_functions import StepFunction
-from nsys2prv_ng.intervals.windows import cut_to_windows, unite_windows
+from nsys2prv_ng.intervals.step_functions import StepFunction, cut_to_windows, unite_windows
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.job.placement import measure_gpu_time
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.paraver.model import LONGEST_TRACE_NS
-from nsys2prv_ng.reading.nvtx_ranges import RangeKey, load_repeated_ranges
+from nsys2prv_ng.reading.opened_events import RangeKey, load_repeated_ranges
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.value_class import ValueClass
@@ -54,7 +52,6 @@ class RangeWindows(NamedTuple):
 # ---- all windows -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False, repr=False)
 class WindowPlan(ValueClass):
     """The windows of a job that do not depend on ranges (ns, on the common clock).
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -13,8 +13,7 @@ import numpy.typing as npt
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE, MEMORY, WHOLE_GRAPH, sweep_devices
-from nsys2prv_ng.intervals.step_functions import StepFunction, find_peaks, measure_durations, sum_parts
-from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.intervals.step_functions import StepFunction, cut_to_windows, find_peaks, measure_durations, sum_parts
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.places import Device, Stream
 from nsys2prv_ng.objects.tree import make_gpu_key
@@ -27,7 +26,6 @@ from nsys2prv_ng.sources.cuda import cuda_memory
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class DeviceRow(ValueClass):
     """A GPU of the trace: its node, the GPU, and the tasks that ran operations on it."""
 
@@ -40,7 +38,6 @@ class DeviceRow(ValueClass):
         return sorted({rank for task in self.tasks if (rank := rank_of_task[task]) is not None})
 
 
-@dataclass(eq=False, repr=False)
 class Devices(ValueClass):
     """The GPUs of a job by row, and for each report the row of each place's GPU (-1: no GPU)."""
 

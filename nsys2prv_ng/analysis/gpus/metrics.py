@@ -9,7 +9,6 @@ several reports sampled a GPU, the samples of a report that started later count 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from nsys2prv_ng.arrays.groups import make_rows, sum_table
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, IntTable
 from nsys2prv_ng.intervals.states import FlatStates
-from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.intervals.step_functions import cut_to_windows
 from nsys2prv_ng.job.dropping import MOST_PERIODS, add_to_series, measure_period
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.tree import group_by_shared_rows
@@ -34,7 +33,6 @@ from nsys2prv_ng.text.names import match_patterns
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class CoveredValues(ValueClass):
     """Values in a part of the time: sum of value x ns for which it is in force, the ns, and the number of values."""
 
@@ -55,7 +53,6 @@ class CoveredValues(ValueClass):
 NO_VALUES = CoveredValues()
 
 
-@dataclass(eq=False, repr=False)
 class MetricSums(ValueClass):
     """Values of a metric on a row's GPU (in the trace), in the unit of `event_type`, and how long they are in force.
 

@@ -24,9 +24,8 @@ from nsys2prv_ng.analysis.gpus.activity import Devices, Gaps
 from nsys2prv_ng.analysis.path.columns import NONE
 from nsys2prv_ng.analysis.path.lanes import number_places
 from nsys2prv_ng.analysis.path.streams import STREAM_WAIT, Streams, follow_events, list_event_steps, load_operations
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_rows, list_indices
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.intervals.states import FlatStates, flatten, overlay
 from nsys2prv_ng.intervals.step_functions import NOTHING, find_latest
 from nsys2prv_ng.job.open_job import Job

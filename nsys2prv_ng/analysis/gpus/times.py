@@ -29,12 +29,10 @@ from nsys2prv_ng.analysis.gpus.activity import (
 from nsys2prv_ng.analysis.gpus.queued import Waiting, list_ended, name_waits
 from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges
 from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, sum_table, take_rows
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, pick
 from nsys2prv_ng.intervals.states import FlatStates
-from nsys2prv_ng.intervals.step_functions import NOTHING, make_row_steps, split_at_steps
-from nsys2prv_ng.intervals.windows import cut_to_windows
+from nsys2prv_ng.intervals.step_functions import NOTHING, cut_to_windows, make_row_steps, split_at_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.reading.opened_events import ABSENT, Names, OpenedEvents, load_opened_events, load_source_records

@@ -12,9 +12,8 @@ import numpy as np
 
 from nsys2prv_ng.analysis.gpus.activity import list_activity_runs, list_devices, load_activity
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import list_rows
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, pick
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE
 from nsys2prv_ng.intervals.device_sweep import WHOLE_GRAPH as IN_WHOLE_GRAPH
 from nsys2prv_ng.job.open_job import Job

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -24,8 +23,7 @@ from nsys2prv_ng.analysis.path.columns import (
 from nsys2prv_ng.analysis.path.streams import EventSteps, Span, Streams, cut_to_span, find_copies, load_operations
 from nsys2prv_ng.analysis.path.walk import join_tables
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.pick import pick
-from nsys2prv_ng.arrays.types import BoolArray, IntArray, IntTable
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, IntTable, pick
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, WHOLE_GRAPH
 from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.job.open_job import Job
@@ -38,7 +36,6 @@ from nsys2prv_ng.runtime.limits import give_back_freed_memory
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class Lanes(ValueClass):
     """Operations, calls and threads of a job, with their rows (of the whole tree) and names.
 

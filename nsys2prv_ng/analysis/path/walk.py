@@ -27,8 +27,7 @@ from nsys2prv_ng.analysis.path.columns import NONE, PathLists, PathTables, PathT
 from nsys2prv_ng.analysis.waits.late_origins import ENDED_AFTER_NS, ENDED_BEFORE_NS, PROMPT_NS
 from nsys2prv_ng.arrays.row_keys import sort_rows
 from nsys2prv_ng.arrays.types import IntArray, IntTable
-from nsys2prv_ng.runtime.jit import compiled
-from nsys2prv_ng.runtime.kernels import search
+from nsys2prv_ng.runtime.jit import compiled, search
 
 HANDED_OVER_NS = 20_000
 """Shortest time (ns) without calls in which a thread may have waited for another one: PyTorch's calls follow each other

@@ -25,9 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_starts
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, pick
 from nsys2prv_ng.clock.alignment import NONE, uses_collectives
 from nsys2prv_ng.clock.matches import mark_roles
 from nsys2prv_ng.job.open_job import Job

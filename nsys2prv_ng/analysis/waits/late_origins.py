@@ -23,14 +23,12 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.waits.clocks import place_parts
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, list_indices, list_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.reading.device_operations import DeviceOperations, Launches, number_streams
 from nsys2prv_ng.reading.read_reports import ReportRecords
-from nsys2prv_ng.runtime.jit import compiled, inlined
-from nsys2prv_ng.runtime.kernels import search
+from nsys2prv_ng.runtime.jit import compiled, inlined, search
 
 NONE = -1
 _MOST_STEPS = 1000

@@ -24,7 +24,6 @@ attributed twice.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -40,9 +39,8 @@ from nsys2prv_ng.analysis.waits.late_hosts import (
 from nsys2prv_ng.analysis.waits.late_origins import PROMPT_NS, Links, find_ended, trace_origins
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import Table, encode_key, make_objects, sum_table, take_rows
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_distinct, find_rows, list_rows, mark_duplicates, sort_rows
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, pick
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver.event_types import LATE_CALL, LATE_DEPENDENCY, LATE_DEVICE, LATE_LAUNCH, LATE_UNKNOWN
 from nsys2prv_ng.reading.device_operations import load_device_operations, load_launches
@@ -215,7 +213,6 @@ def _sum_costs(answers: _Answers, waited: IntArray, task: IntArray) -> Table:
 # ---- one report ------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False, repr=False)
 class _ReportReasons(ValueClass):
     """Finds the answers for the kernels and calls of one report."""
 

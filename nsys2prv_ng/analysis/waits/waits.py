@@ -25,9 +25,8 @@ from nsys2prv_ng.analysis.waits import rules
 from nsys2prv_ng.analysis.waits.clocks import Parts, get_uncertainty, mark_mpi, place_parts, separate_corrected_gpus
 from nsys2prv_ng.analysis.waits.rules import mark_waiting_sends
 from nsys2prv_ng.arrays.groups import find_medians
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_rows, find_starts
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, pick
 from nsys2prv_ng.clock.alignment import LEAST_CAUSAL, NONE
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.matching import Operations

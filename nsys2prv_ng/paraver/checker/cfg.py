@@ -8,7 +8,6 @@ checker is stricter on purpose.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError
@@ -23,7 +22,6 @@ from nsys2prv_ng.text.formatting import join_first
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class CfgCheckResult(ValueClass):
     """The result of checking a .cfg. `problems` are wrong; `warnings` load, but are rarely meant or do not fit the
     trace."""
@@ -203,7 +201,6 @@ def _check_objects(cfg: CfgFile, histogram: Section, header: TraceHeader, findin
 _RANGE = "[x,y]"
 
 
-@dataclass(eq=False, repr=False)
 class FilterItem(ValueClass):
     """An item of an evt_type filter: the event types of the trace for which it stands, and its name in messages."""
 

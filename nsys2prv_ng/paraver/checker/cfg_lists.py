@@ -13,7 +13,6 @@ does not fit the items after it leaves the rest unread. Here they must have the 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from nsys2prv_ng.paraver.checker.cfg_names import ALIASES, FILTERS, WINDOW_LEVELS, is_number
 from nsys2prv_ng.value_class import ValueClass
@@ -36,7 +35,6 @@ class CfgSyntaxError(Exception):
     """A value that does not fit its key. The text of the error is the problem."""
 
 
-@dataclass(eq=False, repr=False)
 class Function(ValueClass):
     """The choice of a function for a level, or for a filter such as evt_type."""
 
@@ -45,7 +43,6 @@ class Function(ValueClass):
     line: int
 
 
-@dataclass(eq=False, repr=False)
 class Parameters(ValueClass):
     """Values for the parameters of a function."""
 
@@ -55,7 +52,6 @@ class Parameters(ValueClass):
     line: int
 
 
-@dataclass(eq=False, repr=False)
 class Filter(ValueClass):
     """The numbers or the labels that a line adds to a filter. The other attribute is None."""
 
@@ -64,7 +60,6 @@ class Filter(ValueClass):
     labels: list[str] | None = None
 
 
-@dataclass(eq=False, repr=False)
 class Selection(ValueClass):
     """The objects of a level that are shown. within: indices (from 0) of the larger objects that contain them."""
 

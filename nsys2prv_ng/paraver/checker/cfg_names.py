@@ -12,12 +12,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class Parameter(ValueClass):
     """A parameter of a function. With `many` it takes a list of values, otherwise exactly one value."""
 
@@ -25,7 +23,6 @@ class Parameter(ValueClass):
     many: bool = False
 
 
-@dataclass(eq=False, repr=False)
 class SemanticFunction(ValueClass):
     """A function of a level. `usable`: whether it makes sense with Paraver's default parameters."""
 
@@ -179,7 +176,6 @@ def is_number(text: str) -> bool:
     return NUMBER.fullmatch(text) is not None and math.isfinite(float(text))
 
 
-@dataclass(eq=False, repr=False)
 class Key(ValueClass):
     """The rule for the value of a key.
 

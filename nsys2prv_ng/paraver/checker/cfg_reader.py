@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from nsys2prv_ng.paraver.checker import cfg_lists
@@ -45,7 +45,6 @@ _TO_THE_END = frozenset((
 """Keys whose values include the blanks at the end of the line; for other keys these blanks do not count."""
 
 
-@dataclass(eq=False, repr=False)
 class Entry(ValueClass):
     """A line `key value` of a window or histogram."""
 
@@ -54,7 +53,6 @@ class Entry(ValueClass):
     line: int
 
 
-@dataclass(eq=False, repr=False)
 class Section(ValueClass):
     """A window or a histogram: its first line, and the lines that belong to it."""
 
@@ -81,7 +79,6 @@ def parse_whole(digits: str) -> int:
     return int(digits) if len(digits) < 19 else 10**18
 
 
-@dataclass(eq=False, repr=False)
 class CfgWindow(Section):
     """A window. `number` is its position in the file, from 1, by which others refer to it.
 
@@ -117,7 +114,6 @@ class CfgWindow(Section):
         return chosen[-1] if chosen else words.DEFAULT_FUNCTION.get(level, "All")
 
 
-@dataclass(eq=False, repr=False)
 class CfgFile(ValueClass):
     """The content of a .cfg. The entries of windows and histograms keep the order of the file."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +36,6 @@ _MAX_LINE_BYTES = 4 << 20
 """Longer lines are a problem, and their fields are not checked."""
 
 
-@dataclass(eq=False, repr=False)
 class TraceContents(ValueClass):
     """The contents of a trace for checking cfgs: its objects, its .pcf (None if unreadable), the types of its events.
 
@@ -48,7 +47,6 @@ class TraceContents(ValueClass):
     types: frozenset[int]
 
 
-@dataclass(eq=False, repr=False)
 class CheckResult(ValueClass):
     """The result of a check. `problems` are wrong; Paraver accepts `warnings`, but they are rarely meant.
 

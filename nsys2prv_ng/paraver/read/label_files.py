@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from nsys2prv_ng.paraver.read.problems import Findings, read_lines
@@ -37,7 +37,6 @@ _TYPE = re.compile(r"(?P<gradient>\d+) +(?P<number>-?\d+)(?: +(?P<label>.+))?", 
 _PRECISION = re.compile(r"PRECISION +(\d{1,2})", re.ASCII)
 
 
-@dataclass(eq=False, repr=False)
 class PcfEventType(ValueClass):
     """An event type as a .pcf declares it. (This package writes `paraver.event_type.EventType`.)
 
@@ -56,7 +55,6 @@ class PcfEventType(ValueClass):
         return self.values is not None and self.values.get(0) not in (None, NOTHING_RECORDED)
 
 
-@dataclass(eq=False, repr=False)
 class ParaverConfig(ValueClass):
     """The declarations of a .pcf. The keys are the numbers in the trace."""
 
@@ -262,7 +260,6 @@ LEVELS = ("WORKLOAD", "APPL", "TASK", "THREAD", "SYSTEM", "NODE", "CPU")
 _LEVEL = re.compile(r"LEVEL (\S+) SIZE (\d{1,9})", re.ASCII)
 
 
-@dataclass(eq=False, repr=False)
 class Level(ValueClass):
     """A section of a .row: its SIZE, the line that declares it, and its names."""
 

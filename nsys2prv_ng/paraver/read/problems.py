@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -16,7 +16,6 @@ SHOWN_LINES = 5
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
 
-@dataclass(eq=False, repr=False)
 class Problem(ValueClass):
     """One kind of problem in one file. `line` is the first line with it, 0 if it concerns the whole file."""
 
@@ -44,7 +43,6 @@ def sort_by_line(problems: Iterable[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: problem.line)
 
 
-@dataclass(eq=False, repr=False)
 class _Kind(ValueClass):
     """A kind of problem: the message of its first occurrence, the number of occurrences, and the first lines."""
 

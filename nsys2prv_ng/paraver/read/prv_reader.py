@@ -15,7 +15,6 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from io import BufferedReader
@@ -42,7 +41,6 @@ _APPLICATION = re.compile(r"(?P<tasks>\d+)\((?P<list>[\d:,]*)\)", re.ASCII)
 _COMMUNICATOR = re.compile(r"c(:\d+){3,}", re.ASCII)
 
 
-@dataclass(eq=False, repr=False)
 class TraceHeader(ValueClass):
     """The content of a header.
 

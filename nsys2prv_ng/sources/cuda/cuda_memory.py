@@ -20,9 +20,8 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_starts
-from nsys2prv_ng.arrays.types import Index, IntArray, PlaceColumn
+from nsys2prv_ng.arrays.types import Index, IntArray, PlaceColumn, pick
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.load_cost import LoadCost

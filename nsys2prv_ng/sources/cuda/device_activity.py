@@ -17,9 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct, find_distinct_rows
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, pick
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.intervals import device_sweep as sweep
 from nsys2prv_ng.intervals.nesting import mark_crossing

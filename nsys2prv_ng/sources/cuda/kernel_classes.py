@@ -25,7 +25,6 @@ The precision of a matrix product comes from these names:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +41,6 @@ WHOLE_GRAPH = "Opaque CUDA graph"
 """Replaces the name of a class for CUDA graphs that were traced as a whole."""
 
 
-@dataclass(eq=False, repr=False)
 class Rule(ValueClass):
     """A class for kernels with a name that matches `pattern`, and also matches `also` if it is given.
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, mark_duplicates
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, pick
 from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.load_cost import LoadCost

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from nsys2prv_ng.arrays.groups import map_unambiguous
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, pick
 from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.paraver.labels import Value
 from nsys2prv_ng.paraver.model import Communicator
@@ -41,7 +40,6 @@ MPICH_WORLD = 0x44000000
 _NAMED_MEMBERS = 16
 
 
-@dataclass(eq=False, repr=False)
 class Group(ValueClass):
     """The known facts about a communicator.
 
@@ -53,7 +51,6 @@ class Group(ValueClass):
     members: dict[int, int] = field(default_factory=dict)
 
 
-@dataclass(eq=False, repr=False)
 class Communicators(ValueClass):
     """The communicators of one report: keys, known facts, and the meaning of handles.
 

@@ -19,9 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.operations.parts import MessagePairs
 from nsys2prv_ng.records.columns import make_communications

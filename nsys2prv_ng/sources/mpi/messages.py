@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
-from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, PlaceColumn
+from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, PlaceColumn, pick
 from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.operations.parts import ANY_SIZE, FROM_ROOT, SYNCHRONISING, TO_ROOT, Collectives, Messages, get_kinds
 from nsys2prv_ng.paraver import event_types as types
@@ -144,7 +142,6 @@ class MessageEnds(NamedTuple):
     bytes: IntArray
 
 
-@dataclass(eq=False, repr=False)
 class MpiMessages(ValueClass):
     """The sends and receives of one report.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -44,7 +43,6 @@ _PARAMETERS = ("commHandle", "tag", "remoteRank", "size", "recvSize", "rootRank"
 TABLES = tuple(Table(name, _CALL, dict.fromkeys(_PARAMETERS, NULL)) for name in nvtx_ranges.EVENT_TABLES)
 
 
-@dataclass(eq=False, repr=False)
 class MpiJoinData(ValueClass):
     """The data of one report for `join`.
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
@@ -34,7 +33,6 @@ from nsys2prv_ng.value_class import ValueClass
 Reports = Sequence[tuple[JoinInput, NcclJoinData]]
 
 
-@dataclass(eq=False, repr=False)
 class Communicator(CommunicatorRanks):
     """A communicator: its number in the trace, the tasks that use it, and the task of each known rank.
 
@@ -139,7 +137,6 @@ _SHORTEST_RING = 4
 _MOST_LISTED = 4
 
 
-@dataclass(eq=False, repr=False)
 class Usage(ValueClass):
     """A communicator: its members (ranks of the job), and what each of them does on it.
 

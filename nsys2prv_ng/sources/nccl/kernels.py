@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import combine_columns, count_earlier, encode_rows, find_distinct, list_indices
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.report.metadata import get_process
 from nsys2prv_ng.sources.cuda.communication import is_nccl
 from nsys2prv_ng.sources.cuda.device_operations import KERNEL, locate, read_recorded_calls

@@ -26,8 +26,7 @@ from nsys2prv_ng.sources.cuda.stream_operations import KERNEL_TABLE
 from nsys2prv_ng.sources.nccl import calls as nccl_calls
 from nsys2prv_ng.sources.nccl import kernels as nccl_kernels
 from nsys2prv_ng.sources.nccl import payload, payload_events
-from nsys2prv_ng.sources.nccl.advanced_trace import write_channels
-from nsys2prv_ng.sources.nccl.calls import CallTable, NcclCalls
+from nsys2prv_ng.sources.nccl.calls import CallTable, NcclCalls, write_channels
 from nsys2prv_ng.sources.nccl.communicators import Communicator, Reports, find_communicators
 from nsys2prv_ng.sources.nccl.evidence import collect_evidence, collect_messages, collect_others
 from nsys2prv_ng.sources.nccl.kernels import CallPairs, NcclKernels

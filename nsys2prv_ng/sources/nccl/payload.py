@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -55,8 +55,7 @@ OPERATIONS = ("Sum", "Product", "Max", "Min", "Avg")
 """NCCL's names of its reduction operations (ncclRedOp_t), starting with operation 0."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class PayloadColumns(ValueClass):
+class PayloadColumns(ValueClass, kw_only=True):
     """The fields of n payloads. NULL stands for a field that a payload lacks, -1 for no index.
 
     `communicator` and `operation`: indices into the names of `Payloads`. `rank`: rank of the caller, as recorded by

@@ -7,15 +7,13 @@ all reports, so `nccl.join` assigns them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.arrays.groups import reduce_groups, sort_groups
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, mark_duplicates, sort_rows, take_groups
-from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, PlaceColumn
+from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, PlaceColumn, pick
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
@@ -192,7 +190,6 @@ class MessageEnds(NamedTuple):
         return MessageEnds._make(column[which] for column in self)
 
 
-@dataclass(eq=False, repr=False)
 class NcclJoinData(ValueClass):
     """The data of one report for `join`.
 

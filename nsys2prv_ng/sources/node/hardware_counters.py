@@ -20,8 +20,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays import row_keys as keys
-from nsys2prv_ng.arrays.pick import pick
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, pick
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families

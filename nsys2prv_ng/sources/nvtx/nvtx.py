@@ -37,9 +37,8 @@ from nsys2prv_ng.report.metadata import PID_MASK, get_process
 from nsys2prv_ng.sources.cuda import device_operations as gpu
 from nsys2prv_ng.sources.cuda.stream_operations import LAUNCH_TABLES
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
-from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, NvtxEvents
+from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, NvtxEvents, read_sequence_numbers
 from nsys2prv_ng.sources.nvtx.flops import count_flops
-from nsys2prv_ng.sources.nvtx.names import read_sequence_numbers
 from nsys2prv_ng.sources.shared import reasons, report_reader
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.source import NO_END, EventRows, JoinInput, JoinResult, Result, Source

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -27,7 +27,6 @@ from nsys2prv_ng.sources.shared.report_reader import ReportReader
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class JoinInput(ValueClass):
     """The data of one report that a source joins over all reports, once the objects of the trace are known.
 
@@ -62,7 +61,6 @@ class NamedCommunicator(NamedTuple):
     tasks: tuple[int, ...]
 
 
-@dataclass(eq=False, repr=False)
 class JoinResult(ValueClass):
     """What a source makes of all reports together: lines between them, and values that depend on all of them.
 
@@ -80,7 +78,6 @@ class JoinResult(ValueClass):
     partial_results: tuple[str, Callable[[Any], Result], Sequence[Any]] | None = None
 
 
-@dataclass(eq=False, repr=False)
 class EventRows(ValueClass):
     """A table with the events of a source, to list the contents of a report before any event is read.
 
@@ -116,7 +113,6 @@ class EventRows(ValueClass):
         return made
 
 
-@dataclass(eq=False, repr=False)
 class Source(ValueClass):
     """A kind of event: its name on the command line, its title, the tables it reads, and the function that reads them.
 
@@ -174,7 +170,6 @@ class Unended(NamedTuple):
     closing: Annotated[list[int], Index("labels.types")]
 
 
-@dataclass(eq=False, repr=False)
 class Result(ValueClass):
     """Records of one source in one report.
 

@@ -8,7 +8,7 @@ fixed texts, not conclusions from the reports.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from nsys2prv_ng.paraver import event_types as types
@@ -21,8 +21,7 @@ from nsys2prv_ng.summary.efficiency.numbers import Losses
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Bottleneck(ValueClass):
+class Bottleneck(ValueClass, kw_only=True):
     """A class of bottlenecks, or a variant of one. A field that is left out does not apply to it.
 
     `rule`: when a job is in it, in words. `evidence`: keys of the JSON of a summary with the numbers. `applies`:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property
 
 from nsys2prv_ng.paraver.value_tables import BY_NCCL, communicates
@@ -49,7 +48,6 @@ IF_BOUND = {
 """What each bound assumes, as a clause."""
 
 
-@dataclass(eq=False, repr=False)
 class Case(ValueClass):
     """A summary and what a judge looks at."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate, chain
 from typing import NamedTuple
 
@@ -32,7 +32,6 @@ docs/reference/bottlenecks.md takes for worth a change."""
 _MOST_PARTS = 3
 
 
-@dataclass(eq=False, repr=False)
 class SlowSteps(ValueClass):
     """Slow steps of a kind and the usual ones, in the order of the steps, and the median of the kind (ns).
 

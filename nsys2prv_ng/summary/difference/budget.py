@@ -9,7 +9,7 @@ them counts as one step: its median step, and the means of its parts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from nsys2prv_ng.summary.difference.statistics import (
@@ -181,7 +181,6 @@ def _list_ranges(summary: JobSummary, size: int, *, by_step: bool) -> dict[str, 
     return {idle.range: idle.ns / (windows * window.losses.devices) for idle in window.losses.idle_by_range}
 
 
-@dataclass(eq=False, repr=False)
 class BudgetRow(ValueClass):
     """A part of the step, or of the capture: its mean over steps and over GPUs."""
 

@@ -16,7 +16,6 @@ GPUs: a range of LEAST of a step or more, the largest call of NOISE of a step or
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from nsys2prv_ng import source_names
@@ -232,7 +231,6 @@ def _has_nearly_all(part: Change, whole: Change) -> bool:
     return one * all_ns > 0 and abs(one) >= _NEARLY * abs(all_ns)
 
 
-@dataclass(eq=False, repr=False)
 class Change(ValueClass):
     """A range, call, class of kernels, kernel or transfer whose time changed: means over the steps."""
 

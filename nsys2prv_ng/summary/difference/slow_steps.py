@@ -26,7 +26,7 @@ from nsys2prv_ng.arrays.groups import Table, group_rows, join_tables, make_objec
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.reading.nvtx_ranges import is_program_domain, load_nvtx_ranges
+from nsys2prv_ng.reading.opened_events import is_program_domain, load_nvtx_ranges
 from nsys2prv_ng.summary import totals
 from nsys2prv_ng.summary.answer.case import Case
 from nsys2prv_ng.summary.answer.slow_steps import SlowSteps
@@ -36,7 +36,7 @@ from nsys2prv_ng.summary.difference.changes import Change, Kind, find_kernels, l
 from nsys2prv_ng.summary.difference.statistics import NOISE
 from nsys2prv_ng.summary.gpus.measure import list_gpus
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges
+from nsys2prv_ng.summary.ranges.activity import WaitingInRanges
 from nsys2prv_ng.summary.steps.numbers import IdlePart, LateInSlow, OnlySlow, SlowStepNumbers, StepChange, StepPart
 from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.waits.measure import list_costs

@@ -14,10 +14,10 @@ from nsys2prv_ng.analysis.efficiency.typical_step import find_turns
 from nsys2prv_ng.arrays.groups import find_medians
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.replay.ideal_network import MOST_UNKNOWN, Saving, Savings
+from nsys2prv_ng.replay.what_if import MOST_UNKNOWN, Saving, Savings
 from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.efficiency import numbers
-from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges
+from nsys2prv_ng.summary.ranges.activity import WaitingInRanges
 
 _MOST_COMPARED = 1_000
 """Most steps of each half that are compared with the steps of the other half."""

@@ -7,13 +7,12 @@ times by a few units in the last place at most. Do not multiply the trees of hos
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class DeviceEfficiency(ValueClass):
+class DeviceEfficiency(ValueClass, kw_only=True):
     """Efficiencies of GPUs: parallel = load_balance x communication x orchestration.
 
     U is the useful time of a GPU. A is U plus the communication and copies that do not overlap with it. T is the
@@ -37,8 +36,7 @@ class DeviceEfficiency(ValueClass):
     transfer: float | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class HostEfficiency(ValueClass):
+class HostEfficiency(ValueClass, kw_only=True):
     """Efficiencies of main threads: parallel = mpi_parallel x offload.
 
     O is the time of a thread outside MPI, U its time outside MPI and CUDA, and T the window. Then mpi_load_balance =
@@ -58,24 +56,21 @@ class HostEfficiency(ValueClass):
     mpi_transfer: float | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class EfficiencyTrees(ValueClass):
+class EfficiencyTrees(ValueClass, kw_only=True):
     """Efficiencies in one convention; None without GPUs, or main threads. Conventions do not affect the host."""
 
     device: DeviceEfficiency | None
     host: HostEfficiency | None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class IdleInRange(ValueClass):
+class IdleInRange(ValueClass, kw_only=True):
     """Time in which GPUs were idle while the thread that launched next was in an NVTX range ("": in no range)."""
 
     range: str
     ns: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Losses(ValueClass):
+class Losses(ValueClass, kw_only=True):
     """Time of all GPUs in a window, as parts that add up to the window times the GPUs.
 
     Only `compute_ns` is certain to be useful in both conventions. `whole_graph_ns` is time in CUDA graphs that were
@@ -118,8 +113,7 @@ class Losses(ValueClass):
     whole_graph_ns: int = 0
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class WindowEfficiency(ValueClass):
+class WindowEfficiency(ValueClass, kw_only=True):
     """Efficiencies in windows of `window_ns` each, in both conventions on what NCCL kernels are."""
 
     window_ns: int
@@ -133,8 +127,7 @@ class WindowEfficiency(ValueClass):
     """None without GPUs."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class StepEfficiency(WindowEfficiency):
+class StepEfficiency(WindowEfficiency, kw_only=True):
     """Efficiencies in one step (StepNumbers). `window_ns` is its length on the GPUs.
 
     Without GPU operations, the range of each rank counts, and the window is the longest range of any task.
@@ -147,8 +140,7 @@ class StepEfficiency(WindowEfficiency):
     """Name of its kind; "" if all steps are of one kind, and in summaries of older versions."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class RangeEfficiency(WindowEfficiency):
+class RangeEfficiency(WindowEfficiency, kw_only=True):
     """Efficiencies in an NVTX range that repeats: for each rank its ranges count; the window is their longest sum."""
 
     domain: str = ""
@@ -158,8 +150,7 @@ class RangeEfficiency(WindowEfficiency):
     tasks: int = 0
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class EfficiencyNumbers(WindowEfficiency):
+class EfficiencyNumbers(WindowEfficiency, kw_only=True):
     """Efficiencies of a job in the chosen time, or in the steps after the warm-up.
 
     Without a chosen time and steps, from the first start of a capture to the last end.
@@ -182,8 +173,7 @@ class EfficiencyNumbers(WindowEfficiency):
     """The longest time first, at most 100 ranges."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class StepOfRank(ValueClass):
+class StepOfRank(ValueClass, kw_only=True):
     """Median times of the steps of a task: on the GPUs, on its host, and on the GPUs without waiting for other ranks.
 
     Without GPU operations, all are of the host.
@@ -196,8 +186,7 @@ class StepOfRank(ValueClass):
     median_without_waiting_ns: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class StepKind(ValueClass):
+class StepKind(ValueClass, kw_only=True):
     """The steps of one kind (steps/kinds.py): their lengths, and the requests and tokens of their batches."""
 
     name: str
@@ -213,8 +202,7 @@ class StepKind(ValueClass):
     generation_tokens: int | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class StepNumbers(ValueClass):
+class StepNumbers(ValueClass, kw_only=True):
     """The steps of a program after its warm-up, or those that the user chose.
 
     A step ends when the last rank's GPUs have ended what it launched in the step, and starts when the step before it

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class GpuMetricNumbers(ValueClass):
+class GpuMetricNumbers(ValueClass, kw_only=True):
     """A metric of a physical GPU in the chosen time: its mean, weighted by how long each sample is in force.
 
     analysis/gpus/metrics.py defines how long that is. Numbers are in `unit`, as in the trace.
@@ -27,8 +24,7 @@ class GpuMetricNumbers(ValueClass):
     samples: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Cause(ValueClass):
+class Cause(ValueClass, kw_only=True):
     """Idle time of a GPU with one cause (see analysis/gpus/times.py), and the number of gaps it occurs in."""
 
     cause: str
@@ -39,8 +35,7 @@ class Cause(ValueClass):
     gaps: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class GpuNumbers(ValueClass):
+class GpuNumbers(ValueClass, kw_only=True):
     """A physical GPU. Its span reaches from its first operation to its last: busy and idle time add up to it."""
 
     node: str

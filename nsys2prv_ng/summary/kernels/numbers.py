@@ -6,13 +6,12 @@ more than 64-bit integers count.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class SlowKernel(ValueClass):
+class SlowKernel(ValueClass, kw_only=True):
     """Kernels of one name and launch shape in a slow mode."""
 
     name: str
@@ -28,8 +27,7 @@ class SlowKernel(ValueClass):
     """The part of `ns` that kernels of usual speed would not take."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class SlowTask(ValueClass):
+class SlowTask(ValueClass, kw_only=True):
     """A task whose kernels are slow, and how much time it loses."""
 
     rank: int | None
@@ -37,8 +35,7 @@ class SlowTask(ValueClass):
     lost_ns: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class SlowMode(ValueClass):
+class SlowMode(ValueClass, kw_only=True):
     """Kernels that are slow on the same tasks and in the same steps."""
 
     tasks: list[SlowTask]
@@ -62,8 +59,7 @@ class SlowMode(ValueClass):
     """What they lose: it and the times of `kernels` add up to `lost_ns`, and so do those of `tasks`."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class SlowModeNumbers(ValueClass):
+class SlowModeNumbers(ValueClass, kw_only=True):
     """Slow modes of kernels, without NCCL, and how much of the kernel time was judged."""
 
     steps: int
@@ -76,8 +72,7 @@ class SlowModeNumbers(ValueClass):
     """The most time lost first."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class KernelNumbers(ValueClass):
+class KernelNumbers(ValueClass, kw_only=True):
     """Kernels of one name, over all GPUs."""
 
     name: str
@@ -104,8 +99,7 @@ Source: Nsight Compute, section "GPU Speed Of Light Throughput", rule SOLBottlen
 """
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class UnitActivity(ValueClass):
+class UnitActivity(ValueClass, kw_only=True):
     """Means over all sampled GPUs while kernels of one class, or of one NVTX range, ran, and hardly any other.
 
     A sample counts if these kernels run for at least 90% of the time for which it is in force, and all others together
@@ -151,15 +145,13 @@ class UnitActivity(ValueClass):
         return name if most >= LIMIT_PERCENT else NEITHER
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class KernelActivity(UnitActivity):
+class KernelActivity(UnitActivity, kw_only=True):
     """The activity of GPUs while kernels of one class run; the kernels of each other class are the others."""
 
     kernel_class: str
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class OperatorFlops(ValueClass):
+class OperatorFlops(ValueClass, kw_only=True):
     """An operator of PyTorch with known shapes that launched kernels of one number type."""
 
     operator: str
@@ -172,8 +164,7 @@ class OperatorFlops(ValueClass):
     """Time of the kernels that it launched."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class FlopNumbers(ValueClass):
+class FlopNumbers(ValueClass, kw_only=True):
     """FLOPs of operators by the shapes in their NVTX texts. Work without such texts, as in CUDA graphs, does not count.
 
     The definitions are in sources/nvtx/flops.py.
@@ -201,8 +192,7 @@ class FlopNumbers(ValueClass):
         return sum(each.kernel_ns for each in self.operators)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class MfuNumbers(ValueClass):
+class MfuNumbers(ValueClass, kw_only=True):
     """Model FLOPs utilisation (MFU): FLOPs per step / (time of a step on GPUs x peak of all GPUs)."""
 
     flops_per_step: float

@@ -30,7 +30,6 @@ not slow by the rules above lose more than half as much as the others, all may d
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -237,7 +236,6 @@ def _find_usual(own: IntArray, level: FloatArray, which: BoolArray, least: int =
 # ---- modes -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False, repr=False)
 class Mode(ValueClass):
     """Slow cells, as indices by series, of some tasks; the blocks of steps that are slow, and all compared ones.
 

@@ -18,7 +18,7 @@ from nsys2prv_ng.analysis.gpus.metrics import NO_VALUES, CoveredValues, MetricSu
 from nsys2prv_ng.analysis.network_metrics import list_network_reports, measure_network_metrics
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.covered_time import CoveredTime, Intervals, find_intervals, join_intervals
+from nsys2prv_ng.intervals.step_functions import CoveredTime, Intervals, find_intervals, join_intervals
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver.event_type import EventType

@@ -26,10 +26,9 @@ from nsys2prv_ng.analysis.gpus.waiting import map_rows_to_gpus
 from nsys2prv_ng.analysis.waits.clocks import Parts, get_uncertainty
 from nsys2prv_ng.analysis.waits.rules import mark_rendezvous
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
-from nsys2prv_ng.intervals.windows import mark_inside
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, pick
+from nsys2prv_ng.intervals.step_functions import mark_inside
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.parts import MessagePairs
 from nsys2prv_ng.report.export_settings import JSON_OPTION, describe_payload_remedy

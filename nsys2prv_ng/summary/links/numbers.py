@@ -8,15 +8,14 @@ reports do not record which ranks exchange the data of a collective.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nsys2prv_ng.value_class import ValueClass
 
 NCCL, MPI = "NCCL", "MPI"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class LinkEnd(ValueClass):
+class LinkEnd(ValueClass, kw_only=True):
     """What sends or receives: a GPU for NCCL, a rank for MPI."""
 
     node: str
@@ -26,8 +25,7 @@ class LinkEnd(ValueClass):
     task: str
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Link(ValueClass):
+class Link(ValueClass, kw_only=True):
     """All messages from one GPU, rank or node to another; `rated_bytes` moved in `rated_ns`.
 
     `sender` and `receiver` are indices into `LinkNumbers.ends`, or into `LinkNumbers.nodes` for a link between nodes.
@@ -48,8 +46,7 @@ class Link(ValueClass):
         return self.rated_bytes / self.rated_ns * 1e9 if self.rated_ns else None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class MessageRate(ValueClass):
+class MessageRate(ValueClass, kw_only=True):
     """Messages of one size whose transfer time is known, over all pairs or from `sender` to `receiver` (as in Link)."""
 
     library: str
@@ -73,8 +70,7 @@ class MessageRate(ValueClass):
     receiver: int | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class SlowLink(ValueClass):
+class SlowLink(ValueClass, kw_only=True):
     """A pair with a far lower rate than its peers: the other pairs with messages of the same size."""
 
     library: str
@@ -92,8 +88,7 @@ class SlowLink(ValueClass):
     peers_high_bytes_per_s: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class SentBytes(ValueClass):
+class SentBytes(ValueClass, kw_only=True):
     """What a rank sends in all-to-all exchanges."""
 
     rank: int | None
@@ -101,8 +96,7 @@ class SentBytes(ValueClass):
     bytes: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class AllToAll(ValueClass):
+class AllToAll(ValueClass, kw_only=True):
     """All-to-all exchanges of one kind, and what each rank sends in them."""
 
     function: str
@@ -118,8 +112,7 @@ class AllToAll(ValueClass):
         return max(sizes) * len(sizes) / sum(sizes)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class LinkNumbers(ValueClass):
+class LinkNumbers(ValueClass, kw_only=True):
     """Messages by pair and size, and the slow pairs among them."""
 
     ends: list[LinkEnd]
@@ -146,8 +139,7 @@ NVLINK, PCIE, INFINIBAND, ETHERNET, NETWORK = "NVLink", "PCIe", "InfiniBand", "E
 TRANSFER, KERNELS = "transfer", "kernels"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class LinkMetric(ValueClass):
+class LinkMetric(ValueClass, kw_only=True):
     """A counter of one link: its mean over the chosen time, and its mean while NCCL transfers data.
 
     Means weight samples by how long each is in force. GPU counters are in percent and network counters in bytes/s; the
@@ -185,8 +177,7 @@ class LinkMetric(ValueClass):
         return self.nccl_bytes_per_s if self.nccl_percent is None else self.nccl_percent
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class PipelineStage(ValueClass):
+class PipelineStage(ValueClass, kw_only=True):
     """A stage: time of all its GPUs in all steps, as parts that add up to the steps times the GPUs.
 
     The bubble is `receive_wait_ns` + `idle_ns`: the neighbour had not sent yet.
@@ -220,8 +211,7 @@ class PipelineStage(ValueClass):
         return self.receive_wait_ns + self.idle_ns
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class PipelineNumbers(ValueClass):
+class PipelineNumbers(ValueClass, kw_only=True):
     """Stages that pass micro-batches to each other in NCCL messages, from the first stage to the last."""
 
     stages: list[PipelineStage]

@@ -16,8 +16,7 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import Devices
 from nsys2prv_ng.analysis.host_activity import load_thread_ranges
 from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, make_rows, sum_table, take_rows
-from nsys2prv_ng.arrays.pick import pick
-from nsys2prv_ng.arrays.types import FloatArray, FloatTable, IntArray
+from nsys2prv_ng.arrays.types import FloatArray, FloatTable, IntArray, pick
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.intervals.step_functions import NOTHING, find_latest
 from nsys2prv_ng.job.counted import CountedEvents, list_counted_steps

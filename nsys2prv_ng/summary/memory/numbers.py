@@ -6,7 +6,7 @@ memory, which may be on the host, not pinned memory of the host, and not the sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nsys2prv_ng.value_class import ValueClass
 
@@ -33,8 +33,7 @@ def is_blocking(call: str) -> bool:
     return _ASYNCHRONOUS not in call and not call.startswith(_NOT_BLOCKING)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class KeptMemory(ValueClass):
+class KeptMemory(ValueClass, kw_only=True):
     """Device memory that was allocated in the steps in one NVTX range, by one call, and stays.
 
     It is in use when the last step has least memory in use; without steps, at the end.
@@ -48,8 +47,7 @@ class KeptMemory(ValueClass):
     bytes: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class GpuMemory(ValueClass):
+class GpuMemory(ValueClass, kw_only=True):
     """Device memory of a GPU in the steps that numbers cover, by the times of hosts; without steps, in all this time.
 
     `end_bytes` - `begin_bytes` is `allocated_bytes` - `freed_bytes`, unless a free has other bytes than its allocation,
@@ -97,8 +95,7 @@ class GpuMemory(ValueClass):
     """Bytes that no row of `kept` has."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class AllocatorCalls(ValueClass):
+class AllocatorCalls(ValueClass, kw_only=True):
     """Calls of one name, over all ranks, in the steps that numbers cover; calls within other such calls are omitted."""
 
     name: str
@@ -109,8 +106,7 @@ class AllocatorCalls(ValueClass):
     max_ns: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class MemoryNumbers(ValueClass):
+class MemoryNumbers(ValueClass, kw_only=True):
     """Device memory of a job."""
 
     steps: int
@@ -128,8 +124,7 @@ class MemoryNumbers(ValueClass):
         return sorted((gpu for gpu in self.gpus if gpu.leak), key=lambda gpu: -(gpu.growth_per_step or 0))
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class MemoryKindNumbers(ValueClass):
+class MemoryKindNumbers(ValueClass, kw_only=True):
     """Copies or sets of one operation between two kinds of memory, such as Pageable and Device."""
 
     source: str
@@ -141,8 +136,7 @@ class MemoryKindNumbers(ValueClass):
     rated_ns: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class MemoryOperationNumbers(ValueClass):
+class MemoryOperationNumbers(ValueClass, kw_only=True):
     """Copies or sets of one kind. `bytes` moved in `rated_ns`: both cover only operations that no window cut."""
 
     operation: str

@@ -21,9 +21,8 @@ from nsys2prv_ng.intervals.step_functions import StepFunction, split_at_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.replay.analyse import analyse, load_experiment
-from nsys2prv_ng.replay.excerpt import is_too_large
-from nsys2prv_ng.replay.ideal_network import Savings, measure_savings
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
+from nsys2prv_ng.replay.what_if import Savings, is_too_large, measure_savings
 from nsys2prv_ng.summary.path.numbers import PathName, PathNumbers, PathOfRank, PathPart, PathRange, PathStep
 
 _OPERATIONS = (types.PATH_COMPUTE, types.PATH_MOVING, types.PATH_MEMORY)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class PathOfRank(ValueClass):
+class PathOfRank(ValueClass, kw_only=True):
     """Time of the critical path on a task."""
 
     rank: int | None
@@ -16,8 +13,7 @@ class PathOfRank(ValueClass):
     ns: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class PathPart(ValueClass):
+class PathPart(ValueClass, kw_only=True):
     """Time of the critical path in one class and one operation or call ("": host code).
 
     `range` is the innermost NVTX range of the host thread; "" for operations, and outside all ranges.
@@ -33,8 +29,7 @@ class PathPart(ValueClass):
     """The tasks with this part of the path, the longest time first."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class PathName(ValueClass):
+class PathName(ValueClass, kw_only=True):
     """Operations of one name on the critical path, and their imbalance (CriticalPath.pattern of Scalasca 2.5).
 
     `imbalance_ns`: time on the path less the mean time of such operations over the GPUs, at least 0. It is the time
@@ -48,16 +43,14 @@ class PathName(ValueClass):
     imbalance_ns: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class PathRange(ValueClass):
+class PathRange(ValueClass, kw_only=True):
     """Time of the critical path in one NVTX range, or outside all ranges ("")."""
 
     range: str
     ns: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class PathStep(ValueClass):
+class PathStep(ValueClass, kw_only=True):
     """A step of the program on the critical path: its time, and its time by class."""
 
     number: int
@@ -65,8 +58,7 @@ class PathStep(ValueClass):
     classes: dict[str, int]
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class PathNumbers(ValueClass):
+class PathNumbers(ValueClass, kw_only=True):
     """The critical path: what must get faster for the job to get faster. All times add up to `window_ns`.
 
     The time of a class or a name on the path bounds what the job can gain by it: another path may then be longer.

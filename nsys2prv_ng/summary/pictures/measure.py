@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis import row_states as states
+from nsys2prv_ng.analysis import heat_maps as states
 from nsys2prv_ng.analysis.efficiency import typical_step
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, make_plan
 from nsys2prv_ng.analysis.gpus import waiting as on_gpu
@@ -18,7 +18,7 @@ from nsys2prv_ng.analysis.heat_maps import Shares, average_metrics, find_largest
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import Table, group_rows
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.bins import make_edges
+from nsys2prv_ng.intervals.states import make_edges
 from nsys2prv_ng.job.counted import CountedEvents, list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types

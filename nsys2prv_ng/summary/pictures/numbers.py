@@ -7,7 +7,7 @@ trace; their names come from reports. What is not known is NaN in floats, and 0 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nsys2prv_ng.analysis.efficiency.typical_step import RangesOfTask
 from nsys2prv_ng.arrays.types import ByteArray, FloatArray, IntArray
@@ -16,7 +16,6 @@ from nsys2prv_ng.text.formatting import format_window
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False)
 class MapKind(ValueClass):
     """A kind of heat map: its texts, and what it shows.
 
@@ -32,8 +31,7 @@ class MapKind(ValueClass):
     unit: str = "%"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class HeatMap(MapKind):
+class HeatMap(MapKind, kw_only=True):
     """A quantity over time: its mean, sum or maximum in each of b bins of equal length, for each of r rows.
 
     `key`: one of "busy", "computing", "whole_graph", "moving", "waiting", "not_split", "lateness", "sm", "tensor",
@@ -45,8 +43,7 @@ class HeatMap(MapKind):
     values: FloatArray
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class TypicalStep(ValueClass):
+class TypicalStep(ValueClass, kw_only=True):
     """One step with all rows: the step whose length is nearest to the median of the steps after the warm-up.
 
     If long and short steps alternate, it is the median of the long steps. Each of the b bins of a row shows the
@@ -68,8 +65,7 @@ class TypicalStep(ValueClass):
     ranges: list[RangesOfTask]
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Pace(ValueClass):
+class Pace(ValueClass, kw_only=True):
     """How long each of m steps, warm-up steps included, took on each of t tasks.
 
     `numbers`: number of each step (m). `warmup`: how many of the m steps are warm-up steps; they are the first. `ns`:
@@ -94,8 +90,7 @@ class Pace(ValueClass):
     every: int = 1
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class KernelDurations(ValueClass):
+class KernelDurations(ValueClass, kw_only=True):
     """How long the kernels of one name took: counts in bins of equal width on a logarithmic scale, n + 1 `edges_ns`."""
 
     name: str
@@ -104,8 +99,7 @@ class KernelDurations(ValueClass):
     counts: IntArray
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Pictures(ValueClass):
+class Pictures(ValueClass, kw_only=True):
     """What a page draws of a job.
 
     `begin_ns`: start of the first bin of all heat maps. `end_ns`: end of the last bin of all heat maps. `step`: the

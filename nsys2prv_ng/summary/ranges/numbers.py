@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nsys2prv_ng.summary.kernels.numbers import UnitActivity
 from nsys2prv_ng.value_class import ValueClass
@@ -14,8 +13,7 @@ DEEPEST = 32
 """Most ranges within each other: what deeper ranges launch belongs to the deepest one that counts."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class RangeNode(ValueClass):
+class RangeNode(ValueClass, kw_only=True):
     """The ranges of one name within the same ranges, over all ranks, and the GPU operations launched in them (ns).
 
     A tree is a list in the order of its lines: each node stands before the nodes within it, the longest first. What is
@@ -59,8 +57,7 @@ def list_paths(tree: Sequence[RangeNode]) -> list[tuple[str, ...]]:
     return paths
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class RangeOfTask(ValueClass):
+class RangeOfTask(ValueClass, kw_only=True):
     """A repeated range on one task."""
 
     rank: int | None
@@ -74,7 +71,7 @@ class RangeOfTask(ValueClass):
     gpu_waiting_ns: int = 0
     """`waiting_ns` and the time in which the GPU of the task only waited for other ranks while the thread went on."""
     unsplit_ns: int = 0
-    """More time in it that may have been waiting: see summary/ranges/waiting.py."""
+    """More time in it that may have been waiting: see summary/ranges/activity.py."""
     per_step: int = 0
     """How often it occurs in each step; 0 if not equally often in every step, and in summaries of older versions."""
 
@@ -98,8 +95,7 @@ class RangeOfTask(ValueClass):
         return max(0, self.total_ns - self.gpu_waiting_ns - self.unsplit_ns) / self.count
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class RepeatedRange(ValueClass):
+class RepeatedRange(ValueClass, kw_only=True):
     """An NVTX range that threads opened at least three times, at this depth or deeper (1: outermost)."""
 
     domain: str
@@ -124,8 +120,7 @@ class RepeatedRange(ValueClass):
         return max(means) - min(means)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class LaunchedInRange(ValueClass):
+class LaunchedInRange(ValueClass, kw_only=True):
     """Kernels that threads launched in an NVTX range ("": in none), without NCCL; the innermost range counts."""
 
     range: str

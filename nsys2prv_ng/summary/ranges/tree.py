@@ -20,15 +20,13 @@ import numpy as np
 
 from nsys2prv_ng.analysis.host_activity import find_main_threads
 from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_objects, make_rows, sum_table, take_rows
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, sort_nested
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, pick
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.reading.device_operations import LaunchedOperations
-from nsys2prv_ng.reading.nvtx_ranges import FEWEST, NvtxRanges, load_nvtx_ranges, load_sequence_numbers
-from nsys2prv_ng.reading.opened_events import ABSENT
+from nsys2prv_ng.reading.opened_events import ABSENT, FEWEST, NvtxRanges, load_nvtx_ranges, load_sequence_numbers
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.summary.ranges.backward import TimedRanges, link_backward

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class StepPart(ValueClass):
+class StepPart(ValueClass, kw_only=True):
     """A time in the mean usual step and in the mean slow step. `difference_ns`: slow less usual."""
 
     name: str
@@ -17,15 +16,13 @@ class StepPart(ValueClass):
     difference_ns: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class IdlePart(StepPart):
+class IdlePart(StepPart, kw_only=True):
     """Host-bound time of a mean GPU while the launching thread was in a range and in a call (`name`; "": in none)."""
 
     range: str
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class StepChange(StepPart):
+class StepChange(StepPart, kw_only=True):
     """The time of kernels, copies, NCCL, NVTX ranges or calls of one name, by the definitions of a comparison."""
 
     kind: str
@@ -36,8 +33,7 @@ class StepChange(StepPart):
     """The rank with nearly all of the difference, of which the times are then; None for the mean."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class OnlySlow(ValueClass):
+class OnlySlow(ValueClass, kw_only=True):
     """A call or NVTX range that every slow step has, on any rank, and that no usual step has."""
 
     kind: str
@@ -51,8 +47,7 @@ class OnlySlow(ValueClass):
     """"rank", or "process" where ranks are not known."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class LateInSlow(ValueClass):
+class LateInSlow(ValueClass, kw_only=True):
     """The task that cost others more wait time in slow steps than in usual ones, and what it was in meanwhile."""
 
     rank: int | None
@@ -66,8 +61,7 @@ class LateInSlow(ValueClass):
     """A call of its thread, or an operation that ended late; "" for none."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class SlowStepNumbers(ValueClass):
+class SlowStepNumbers(ValueClass, kw_only=True):
     """Slow steps, and the usual steps of the same job, in numbers that add up.
 
     `parts` add up to `usual_ns`, `slow_ns` and `difference_ns`. `idle` adds up to the part "host-bound", but for less

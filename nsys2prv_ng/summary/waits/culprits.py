@@ -23,10 +23,9 @@ import numpy as np
 from nsys2prv_ng.analysis.waits.late_hosts import load_host_activity, sort_waits, sum_costs
 from nsys2prv_ng.analysis.waits.late_reasons import NEEDED, NONE, WHY, LateReasons
 from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_objects, make_rows, sum_table, take_rows
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_rows, find_starts, sort_rows
-from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.windows import mark_inside
+from nsys2prv_ng.arrays.types import IntArray, pick
+from nsys2prv_ng.intervals.step_functions import mark_inside
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.reading.device_operations import load_launches

@@ -16,12 +16,17 @@ from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
 from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY, NOT_MATCHED, REASONS
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import sum_table
-from nsys2prv_ng.arrays.pick import pick
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
-from nsys2prv_ng.intervals.covered_time import CoveredTime, Intervals, find_intervals, join_intervals
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.intervals.device_sweep import COMPUTE, WHOLE_GRAPH
-from nsys2prv_ng.intervals.windows import cut_to_windows, mark_inside
+from nsys2prv_ng.intervals.step_functions import (
+    CoveredTime,
+    Intervals,
+    cut_to_windows,
+    find_intervals,
+    join_intervals,
+    mark_inside,
+)
 from nsys2prv_ng.job.counted import CountedEvents, mark_counted
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.parts import Side

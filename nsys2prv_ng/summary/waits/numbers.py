@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nsys2prv_ng.summary.links.numbers import LinkNumbers, PipelineNumbers
 from nsys2prv_ng.value_class import ValueClass
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class MpiWaits(ValueClass):
+class MpiWaits(ValueClass, kw_only=True):
     """MPI calls of a task that carry out collectives and messages: their time and its parts, as in RankWaits."""
 
     mpi_ns: int
@@ -22,8 +21,7 @@ class MpiWaits(ValueClass):
     caused_in_messages_ns: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class LongestWait(ValueClass):
+class LongestWait(ValueClass, kw_only=True):
     """The uninterrupted stretch of time in which others waited longest for a task."""
 
     ns: int
@@ -34,8 +32,7 @@ class LongestWait(ValueClass):
     """Its end, in the same time."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class RankWaits(ValueClass):
+class RankWaits(ValueClass, kw_only=True):
     """Time of a task in NCCL kernels, the sum of its waiting, moving and unsplit time."""
 
     rank: int | None
@@ -66,8 +63,7 @@ class RankWaits(ValueClass):
         return self.caused_wait_ns + (self.mpi.caused_wait_ns if self.mpi is not None else 0)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Lateness(ValueClass):
+class Lateness(ValueClass, kw_only=True):
     """The fields that Culprit and LateCost share; Culprit describes them."""
 
     rank: int | None
@@ -78,8 +74,7 @@ class Lateness(ValueClass):
     operation: str
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Culprit(Lateness):
+class Culprit(Lateness, kw_only=True):
     """Why a task was late, how often, and how long others waited for it.
 
     `range` and `call` are what its thread was in for most of the time, or what it was in when it launched the late
@@ -94,8 +89,7 @@ class Culprit(Lateness):
     ns: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class LateCost(Lateness):
+class LateCost(Lateness, kw_only=True):
     """How long others waited for a task, by what the task was in at each time, with the fields of Culprit.
 
     Each part of a wait counts by itself. The costs of a task add up to the time that others waited for it.
@@ -104,8 +98,7 @@ class LateCost(Lateness):
     ns: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Communicator(ValueClass):
+class Communicator(ValueClass, kw_only=True):
     """A communicator of NCCL, and what its members and calls show of its use."""
 
     id: str
@@ -124,8 +117,7 @@ class Communicator(ValueClass):
     """Ranks in the job of the members in the reports."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Bandwidth(ValueClass):
+class Bandwidth(ValueClass, kw_only=True):
     """Collectives of one function and size in a communicator; `ns` is the time in which they moved data."""
 
     function: str
@@ -142,8 +134,7 @@ class Bandwidth(ValueClass):
     """Its number, name and members in words."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class Excess(ValueClass):
+class Excess(ValueClass, kw_only=True):
     """An NVTX range or call for which the task that others waited for longest took longer than the others (ns)."""
 
     kind: str
@@ -156,8 +147,7 @@ class Excess(ValueClass):
     """Mean time of the other tasks."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class WaitNumbers(ValueClass):
+class WaitNumbers(ValueClass, kw_only=True):
     """Who waits for whom. `split`, `below_uncertainty` and `not_split` (by reason) count kernels and calls."""
 
     operations: int
@@ -186,8 +176,7 @@ class WaitNumbers(ValueClass):
     """How to export reports with payload; empty if no report lacks it."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class NcclNumbers(ValueClass):
+class NcclNumbers(ValueClass, kw_only=True):
     """One NCCL function over all ranks: its calls, their bytes (None if no call recorded a size) and its kernels.
 
     `carried_bytes` moved in `carried_ns`: both cover only kernels whose calls recorded a size.
@@ -204,8 +193,7 @@ class NcclNumbers(ValueClass):
     """The part of `kernel_ns` in which kernels waited for other ranks; 0 in summaries of older versions."""
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class MpiNumbers(ValueClass):
+class MpiNumbers(ValueClass, kw_only=True):
     """One MPI call over all ranks. The bytes are None if no call recorded a size.
 
     They moved in `rated_ns`: the time of the calls that record a size and that no window cut. It is 0 for calls that

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.analysis import row_states as states
+from nsys2prv_ng.analysis import heat_maps as states
 from nsys2prv_ng.analysis.efficiency import typical_step
 from nsys2prv_ng.analysis.efficiency.typical_step import (
     LongestStates,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.sources.nvtx.names import split_numbers
+from nsys2prv_ng.sources.nvtx.events import split_numbers
 from tests.conftest import REPORTS, SAMPLES
 from tests.examples import examples
 

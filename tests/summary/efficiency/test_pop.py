@@ -14,9 +14,8 @@ from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.job.open_job import open_job
 from nsys2prv_ng.reading.open_reports import ReadOptions, Selection
 from nsys2prv_ng.replay.changes import parse_changes
-from nsys2prv_ng.replay.ideal_network import Saving, measure_savings
 from nsys2prv_ng.replay.model import load_model
-from nsys2prv_ng.replay.what_if import Experiment
+from nsys2prv_ng.replay.what_if import Experiment, Saving, measure_savings
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary.efficiency.measure import sum_efficiency
 from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, EfficiencyNumbers, HostEfficiency, WindowEfficiency

@@ -20,7 +20,7 @@ from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.html.summary_sections.over_time import make_heat_map_section
-from nsys2prv_ng.intervals.bins import make_edges
+from nsys2prv_ng.intervals.states import make_edges
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.options.kinds import parse_window
 from nsys2prv_ng.paraver import event_types as types

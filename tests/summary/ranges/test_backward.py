@@ -13,7 +13,7 @@ import pytest
 import nsys2prv_ng
 from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.reading.opened_events import ABSENT
-from nsys2prv_ng.sources.nvtx.names import read_sequence_numbers, split_numbers
+from nsys2prv_ng.sources.nvtx.events import read_sequence_numbers, split_numbers
 from nsys2prv_ng.summary.ranges.backward import TimedRanges, link_backward
 from nsys2prv_ng.summary.ranges.numbers import list_paths
 from tests.conftest import DATA, Unpacked

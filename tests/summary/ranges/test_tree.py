@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from nsys2prv_ng.arrays.groups import Table, make_objects
-from nsys2prv_ng.sources.nvtx.names import split_numbers
+from nsys2prv_ng.sources.nvtx.events import split_numbers
 from nsys2prv_ng.summary.ranges import tree as range_tree
 from nsys2prv_ng.summary.ranges.numbers import RangeNode, list_paths
 from nsys2prv_ng.summary.ranges.table import tabulate_range_tree
