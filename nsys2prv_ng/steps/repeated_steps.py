@@ -58,7 +58,7 @@ _LONG = 3
 _LEAST_PHASE = 1.5
 """A part has a phase beside its step if it has at least this many times the operations of others: half of a step."""
 _MOST_PHASES = 1 / 3
-"""Most phases, as a share of the steps: in `gan` of the test bed, each second step has more work, of the other network."""
+"""Most phases, as a share of the steps: in `gan` of the test bed, each second step has more work: another network's."""
 _LEAST_PART = 0.5
 """Minimum share of operations, and of GPU time, in the steps."""
 _MOST_BEFORE = 0.1
