@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.arrays.groups import find_medians
 from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.steps.kinds import read_batch
@@ -275,8 +276,12 @@ def _split_extras(
         return first, after, np.zeros(first.size, np.bool_)
     usual = np.median(sequence.measure(*core), axis=1, keepdims=True)
     length = sequence.measure(extra[0][has_extra], extra[1][has_extra])
-    is_long = (length >= _LEAST_EXTRA * np.maximum(usual, 1)).any(axis=0)
-    split = has_extra[is_long | (sequence.is_counted[extra[0][has_extra]] & (length[1] > 0))]
+    # What begins with one name is a part each time, or never: one slow output among others is none.
+    share = (1_000 * length / np.maximum(usual, 1)).max(axis=0).astype(np.int64)
+    head = extra[0][has_extra]
+    names, medians = find_medians(sequence.name[head], share)
+    is_long = medians[np.searchsorted(names, sequence.name[head])] >= 1_000 * _LEAST_EXTRA
+    split = has_extra[is_long | (sequence.is_counted[head] & (length[1] > 0))]
     limits = np.unique(np.concatenate([first, after, middle[split]]))
     is_extra = np.isin(limits[:-1], extra[0][split])
     return limits[:-1], limits[1:], is_extra
