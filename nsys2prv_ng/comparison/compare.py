@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from nsys2prv_ng.comparison.comparability import check_comparability
 from nsys2prv_ng.comparison.model import Kind, Measure, Pair, Prediction, Samples, Side, SideNumbers, Table, Verdict
@@ -14,6 +15,7 @@ from nsys2prv_ng.comparison.sides import (
     describe_captures,
     find_table_capture,
     has_steps,
+    list_kinds,
     list_step_times,
 )
 from nsys2prv_ng.comparison.tables import make_tables
@@ -55,7 +57,8 @@ def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
         else budget.list_windows(side.summary, by_step=by_step, size=size)
         for side, size in zip((a, b), sizes, strict=True)
     )
-    verdict = _decide(before, after, samples, by_step=by_step)
+    kinds = [list_kinds(side.summary, size) for side, size in zip((a, b), sizes, strict=True)]
+    verdict = _decide(before, after, samples, kinds if by_step else [[], []])
     per_step = covers_its_steps(a.summary), covers_its_steps(b.summary)
     if not by_step and any(per_step):  # one side covers its steps, the other all its time or other steps
         before, after = (side._replace(parts=[{} for _ in side.ns]) for side in (before, after))
@@ -116,13 +119,16 @@ def _measure(side: Side, size: int) -> SideNumbers:
     )
 
 
-def _decide(a: budget.Windows, b: budget.Windows, samples: Samples, *, by_step: bool) -> Verdict:
+def _decide(a: budget.Windows, b: budget.Windows, samples: Samples, kinds: Sequence[Sequence[str]]) -> Verdict:
     """Return the verdict on the medians of both sides, or on their means if these say something else.
 
-    Where a few steps differ that take far longer, medians are equal, and ranks hardly differ.
+    Where a few steps differ that take far longer, medians are equal, and ranks hardly differ. Of several kinds of
+    steps, a median is of one. `kinds`: of the steps of both sides; none without steps.
     """
-    measure: Measure = "step" if by_step else "capture"
-    is_tested = by_step and min(len(a.ns), len(b.ns)) >= statistics.FEWEST
+    measure: Measure = "step" if kinds[0] else "capture"
+    is_tested = bool(kinds[0]) and min(len(a.ns), len(b.ns)) >= statistics.FEWEST
+    if is_tested and samples == "steps" and len({*kinds[0], *kinds[1]}) > 1:
+        return _judge(a.ns, b.ns, "mean", measure, samples, partial(statistics.compare_means, kinds=kinds))
     verdict = _judge(a.ns, b.ns, "median", measure, samples, statistics.compare_ranks if is_tested else None)
     if not is_tested or samples == "captures" or verdict.change is None or verdict.kind == "inconclusive":
         return verdict

@@ -14,7 +14,10 @@ from pathlib import Path
 
 from nsys2prv_ng.comparison.model import CaptureNumbers, Side
 from nsys2prv_ng.report.formats import get_report_name
-from nsys2prv_ng.summary.difference.statistics import add_up_groups, find_median
+from nsys2prv_ng.steps.kinds import OTHER_WORK
+from nsys2prv_ng.summary.difference.budget import group_steps
+from nsys2prv_ng.summary.difference.statistics import find_median
+from nsys2prv_ng.summary.efficiency.numbers import StepNumbers
 from nsys2prv_ng.summary.efficiency.windows import are_steps
 from nsys2prv_ng.summary.job import JobSummary
 
@@ -44,7 +47,18 @@ def measure_capture(summary: JobSummary) -> int:
 def list_step_times(summary: JobSummary, size: int = 1) -> list[int]:
     """Return the length (ns) of each step after the warm-up, or of each group of `size` steps."""
     steps = [] if summary.efficiency is None else summary.efficiency.steps
-    return add_up_groups([step.window_ns for step in steps], size)
+    return [sum(steps[n].window_ns for n in group) for group in group_steps(summary, size)]
+
+
+def list_kinds(summary: JobSummary, size: int) -> list[str]:
+    """Return the kind of each of these groups, by its first step."""
+    steps = [] if summary.efficiency is None else summary.efficiency.steps
+    return [steps[group.start].kind for group in group_steps(summary, size)]
+
+
+def count_units(steps: StepNumbers) -> int:
+    """Return the number of steps after the warm-up, without other work between them."""
+    return steps.count - sum(kind.count for kind in steps.kinds if kind.name == OTHER_WORK)
 
 
 def covers_its_steps(summary: JobSummary) -> bool:

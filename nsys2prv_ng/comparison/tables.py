@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from nsys2prv_ng.comparison.model import Table, TableRow
-from nsys2prv_ng.comparison.sides import covers_its_steps
+from nsys2prv_ng.comparison.sides import count_units, covers_its_steps
 from nsys2prv_ng.summary.difference.budget import LEAST
 from nsys2prv_ng.summary.difference.statistics import NOISE
 from nsys2prv_ng.summary.efficiency.numbers import WindowEfficiency
@@ -65,7 +65,7 @@ def make_tables(a: JobSummary, b: JobSummary, *, totals: bool, sizes: tuple[int,
     `sizes`: how many steps of each side are compared as one.
     """
     one, other = _scale(a, sizes[0]), _scale(b, sizes[1])
-    makers: list[Callable[[Scaled, Scaled], Table]] = [_compare_efficiencies]
+    makers: list[Callable[[Scaled, Scaled], Table]] = [_compare_kinds, _compare_efficiencies]
     if totals:
         makers += [_compare_activity, _compare_kernels, *(partial(_compare_sums, key) for key in _SUMMED)]
     makers += [_compare_path, _compare_memory, _compare_gpu_metrics]
@@ -74,7 +74,7 @@ def make_tables(a: JobSummary, b: JobSummary, *, totals: bool, sizes: tuple[int,
 
 def _scale(summary: JobSummary, size: int) -> Scaled:
     if covers_its_steps(summary) and summary.steps is not None:
-        return Scaled(summary, max(1, summary.steps.count) / size, summary.steps.median_ns * size)
+        return Scaled(summary, max(1, count_units(summary.steps)) / size, summary.steps.median_ns * size)
     return Scaled(summary, 1, summary.duration_ns)
 
 
@@ -288,6 +288,14 @@ def _compare_path(a: Scaled, b: Scaled) -> Table:
     names = dict.fromkeys(name for path, _ in known for name in path.classes)
     before, after = ({name: path.classes.get(name, 0) / (steps or 1) for name in names} for path, steps in known)
     return Table("critical_path", title, "ns", _sort(_compare_values(before, after, LEAST * sum(before.values()))))
+
+
+def _compare_kinds(a: Scaled, b: Scaled) -> Table:
+    """Compare the median step of each kind that both sides have."""
+    kinds = [[] if side.summary.steps is None else side.summary.steps.kinds for side in (a, b)]
+    before, after = ({kind.name: kind.median_ns for kind in of_side} for of_side in kinds)
+    rows = [row for row in _compare_values(before, after, LEAST * a.span) if row.a and row.b]
+    return Table("kinds", "Steps by kind, median", "ns", rows)
 
 
 def _compare_efficiencies(a: Scaled, b: Scaled) -> Table:

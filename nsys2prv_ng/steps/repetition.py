@@ -26,6 +26,7 @@ from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.parallel import Engine
 from nsys2prv_ng.steps.agreement import Found, agree
+from nsys2prv_ng.steps.kinds import OTHER_WORK
 from nsys2prv_ng.steps.range_periods import RangeParts, RangeSequence, find_parts, is_operator, name_family
 from nsys2prv_ng.steps.repeated_steps import Candidate, find_candidates, name_delimiter
 from nsys2prv_ng.steps.work import LaunchedWork, load_work
@@ -146,7 +147,7 @@ def _place_in_time(candidate: Candidate, work: LaunchedWork) -> Found:
         end=limits[1:],
         done=np.maximum.reduceat(work.end[: candidate.limits[-1]], candidate.limits[:-1]),
         number=np.arange(1, candidate.steps + 1),
-        text=make_objects(["other work" if phase else "step" for phase in candidate.is_phase]),
+        text=make_objects([OTHER_WORK if phase else "step" for phase in candidate.is_phase]),
         row=-1,
         repeats=candidate.repeats,
     )

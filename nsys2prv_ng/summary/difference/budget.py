@@ -8,16 +8,17 @@ them counts as one step: its median step, and the means of its parts.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from nsys2prv_ng.steps.kinds import OTHER_WORK
 from nsys2prv_ng.summary.difference.statistics import (
     FEWEST,
     LEVEL,
     NOISE,
     Average,
-    add_up_groups,
     compare_ranks,
     find_average,
     find_median,
@@ -68,11 +69,22 @@ def list_windows(summary: JobSummary, *, by_step: bool, size: int = 1) -> Window
         found = Windows(ns, "main thread", 1, [_divide_thread(window) for window in windows])
     else:
         found = Windows(ns, "", 1, [{} for _ in ns])
-    if size == 1:
+    groups = group_steps(summary, size) if by_step else []
+    if len(groups) in (0, len(ns)):
         return found
-    starts = range(0, len(ns) // size * size, size)
-    parts = [sum_by_key(item for part in found.parts[n : n + size] for item in part.items()) for n in starts]
-    return found._replace(ns=add_up_groups(ns, size), parts=[dict(part) for part in parts])
+    parts = [dict(sum_by_key(item for n in group for item in found.parts[n].items())) for group in groups]
+    return found._replace(ns=[sum(ns[n] for n in group) for group in groups], parts=parts)
+
+
+def group_steps(summary: JobSummary, size: int = 1) -> list[range]:
+    """Return the indices of each `size` steps after the warm-up, without the last ones if they are too few.
+
+    Other work than that of steps belongs to the step before it, or to the first step.
+    """
+    kinds = [] if summary.efficiency is None else [step.kind for step in summary.efficiency.steps]
+    starts = [n for n, kind in enumerate(kinds) if kind != OTHER_WORK]
+    limits = [0, *starts[size::size], *([len(kinds)] if starts and len(starts) % size == 0 else [])]
+    return [range(first, after) for first, after in itertools.pairwise(limits)]
 
 
 def _find_work(summary: JobSummary, efficiency: EfficiencyNumbers) -> WindowEfficiency:

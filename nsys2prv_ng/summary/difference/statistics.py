@@ -6,11 +6,14 @@ The values are consecutive steps of one run and so not quite independent: a test
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import comb, erfc, sqrt
 from typing import Literal
 
 import numpy as np
+
+from nsys2prv_ng.arrays.types import FloatArray
 
 LEVEL = 0.05
 """Level of significance, and probability that a median is outside its limits."""
@@ -30,6 +33,8 @@ _MOST_COINS = 400
 """Most values for exact limits of a median; for more values, the normal approximation of coins is used."""
 _DIVISIONS, _ROUNDING = 1999, 1e-9
 """Random divisions of a permutation test, with which the least p is 0.0005, and the error of their sums."""
+_SAME_SHARE = 0.1
+"""Most by which the shares of a kind differ if kinds are as frequent. A choice: a step of ten."""
 _HALF_WIDTH = 0.98
 """Half the 97.5 % quantile of the normal distribution: the standard deviation of n coins is sqrt(n) / 2."""
 
@@ -45,14 +50,6 @@ Average = Literal["median", "mean"]
 def find_average(values: Sequence[int], average: Average) -> int:
     """Return the median or the mean, rounded to an integer."""
     return find_median(values) if average == "median" else round(sum(values) / len(values))
-
-
-def add_up_groups(values: Sequence[int], size: int) -> list[int]:
-    """Return the sum of each `size` values that follow each other, without the last ones if they are too few."""
-    if size == 1:
-        return list(values)
-    groups = np.array(values[: len(values) // size * size], np.int64).reshape(-1, size)
-    return [int(total) for total in groups.sum(axis=1)]
 
 
 def bound_median(values: Sequence[int]) -> tuple[int, int] | None:
@@ -97,17 +94,32 @@ def compare_ranks(a: Sequence[float], b: Sequence[float]) -> float:
     return erfc(max(0.0, away - 1) / sqrt(2 * variance)) if variance else 1.0
 
 
-def compare_means(a: Sequence[int], b: Sequence[int]) -> float:
+def compare_means(a: Sequence[int], b: Sequence[int], kinds: Sequence[Sequence[str]] = ((), ())) -> float:
     """Return the two-sided p of a permutation test: the share of random divisions whose means are as far apart.
 
-    A few steps that take far longer change a mean, but hardly any rank.
+    A few steps that take far longer change a mean, but hardly any rank. `kinds`: the kind of each value of both sides.
+    If both have the same kinds, about as often, values are divided among those of their kind.
     """
-    values, few = np.sort(np.concatenate([a, b]).astype(np.float64)), min(len(a), len(b))
-    middle = few * values.mean()
-    away = abs(sum(a if few == len(a) else b) - middle) * (1 - _ROUNDING)
+    one, other = (Counter(kind) for kind in kinds)
+    shares = [abs(one[kind] / len(a) - other[kind] / len(b)) for kind in one]
+    if one.keys() != other.keys() or max(shares, default=1) > _SAME_SHARE:
+        kinds = [""] * len(a), [""] * len(b)
+    known = [list(zip(values, of, strict=True)) for values, of in zip((a, b), kinds, strict=True)]
+    pools = [
+        [np.array([float(ns) for ns, kind in side if kind == own]) for side in known] for own in dict.fromkeys(kinds[0])
+    ]
+    away = abs(sum(_differ(first, second) for first, second in pools)) * (1 - _ROUNDING)
     random = np.random.default_rng(0)
-    as_far = sum(abs(random.permutation(values)[:few].sum() - middle) >= away for _ in range(_DIVISIONS))
+    as_far = 0
+    for _ in range(_DIVISIONS):
+        mixed = ((random.permutation(np.concatenate(pool)), pool[0].size) for pool in pools)
+        as_far += abs(sum(_differ(values[:few], values[few:]) for values, few in mixed)) >= away
     return float(1 + as_far) / (1 + _DIVISIONS)
+
+
+def _differ(a: FloatArray, b: FloatArray) -> float:
+    """Return the difference of two means, times the number of values."""
+    return float(a.mean() - b.mean()) * (a.size + b.size)
 
 
 def _count_out(ranks: np.ndarray[tuple[int], np.dtype[np.int64]], n: int, mean: int, away: int) -> float:
