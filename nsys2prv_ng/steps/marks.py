@@ -56,13 +56,14 @@ class Marks(NamedTuple):
     """What marks the steps: a name, and for each task and step the columns task, row, number, report, begin,
     end (ns) and text.
 
-    `delimiter` and `similarity`: as in Repetitions; "" and 1 for ranges.
+    `delimiter`, `similarity` and `repeats`: as in Repetitions; "", 1 and 1 for ranges.
     """
 
     name: str
     table: Table
     delimiter: str = ""
     similarity: float = 1.0
+    repeats: int = 1
 
 
 def find_marks(
@@ -94,7 +95,7 @@ def find_marks(
         return None
     # What is launched at the end of a range belongs to it, but here that is the first launch of the next step.
     table = _give_report({**repeated.table, "end": repeated.table["end"] - 1})
-    return Marks(REPETITIONS, table, repeated.name, repeated.similarity)
+    return Marks(REPETITIONS, table, repeated.name, repeated.similarity, repeated.repeats)
 
 
 def _give_report(table: Table) -> Table:

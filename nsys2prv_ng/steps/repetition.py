@@ -128,7 +128,10 @@ def _tabulate(agreed: Mapping[int, Found], tree: ObjectTree) -> Repetitions:
         of_task = {"task": np.full(steps.steps, task), "row": np.full(steps.steps, row), "number": number}
         parts.append({**of_task, "begin": steps.begin, "end": steps.end, "text": steps.text})
     similarity = min(each.similarity for each in agreed.values())
-    return Repetitions(join_tables(parts), chosen.name, similarity, chosen.repeats)
+    name = chosen.name
+    if chosen.row >= 0 and len({each.name for each in agreed.values()}) > 1:  # `rank0/step`, `rank1/step`
+        name = name_family(name)
+    return Repetitions(join_tables(parts), name, similarity, chosen.repeats)
 
 
 # ---- kernels ---------------------------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ class Steps(NamedTuple):
     - `delimiter`: what recurs at the end of each step, if no NVTX ranges mark the steps: `CUDA graph`, or the name of a
       kernel.
     - `similarity`: how similar the operations of steps are that no ranges mark, from 0 to 1 (steps/work.py); else 1.
+    - `repeats`: how many shorter periods each of these contains; else 1.
     - `on_gpu`: whether steps end with the GPU operations that they launched; else they are ranges on hosts.
     - `number`: number of each step (m), ascending; `warmup`: how many at the start are warm-up.
     - `start`, `stop`: start and end (ns) of each step of the job (m).
@@ -53,6 +54,7 @@ class Steps(NamedTuple):
     name: str
     delimiter: str
     similarity: float
+    repeats: int
     on_gpu: bool
     number: IntArray
     warmup: int
@@ -145,6 +147,7 @@ def find_steps(
         name=marks.name,
         delimiter=marks.delimiter,
         similarity=marks.similarity,
+        repeats=marks.repeats,
         on_gpu=gpu_end is not None,
         number=number,
         warmup=0,

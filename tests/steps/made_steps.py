@@ -26,6 +26,7 @@ def make_steps(
         name=name,
         delimiter="",
         similarity=1.0,
+        repeats=1,
         on_gpu=False,
         number=number,
         warmup=warmup,

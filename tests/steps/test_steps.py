@@ -275,6 +275,40 @@ def test_numbers_of_operations(find: Find, numbers: Sequence[int]) -> None:
     assert find(capture) is None
 
 
+def make_launching(rank: int, texts: Sequence[str], kind: int = 59) -> Capture:
+    """Return a capture with ranges of 1,000 ns, one after the other, each of which launches a kernel of 400 ns."""
+    capture = Capture(rank, 2)
+    for index, text in enumerate(texts):
+        begin = 2_000 + 2_000 * index
+        capture.range(text, begin, begin + 1_000, kind=kind)
+        capture.kernel(capture.call("cudaLaunchKernel", begin + 100, begin + 110), begin + 200, begin + 600)
+    return capture
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("step", [[f"step {n}" for n in (0, 1, 2, 3, 0, 1, 2, 3)]]),
+        ("load + solve", [["load", "solve"] * 8]),
+        ("rank*/step", [[f"rank{rank}/step {n}" for n in range(8)] for rank in range(2)]),
+        ("step", [[f"evaluation {n // 4}" if n % 4 == 3 else f"step {n - n // 4}" for n in range(16)]]),
+    ],
+    ids=["numbers start anew", "two names", "ranks in names", "two counters"],
+)
+def test_ranges_in_their_order(find: Find, name: str, texts: Sequence[Sequence[str]]) -> None:
+    """Steps whose numbers do not make them steps."""
+    found = find(*(make_launching(rank, own) for rank, own in enumerate(texts)))
+    assert found is not None
+    ranges = 2 if name == "load + solve" else 1
+    assert (found.name, found.begin) == (name, list(range(2_000, 2_000 + 2_000 * len(texts[0]), 2_000 * ranges)))
+
+
+@pytest.mark.slow
+def test_start_end_ranges_that_launch_most_work(find: Find) -> None:
+    found = find(make_launching(0, [f"step {n}" for n in range(8)], kind=60))
+    assert found is not None and (found.name, found.number) == ("step", list(range(8)))
+
+
 @pytest.mark.slow
 def test_ranges_of_start_and_end(find: Find) -> None:
     """They need not nest: their numbers do not make steps, if GPU work does not follow their order."""

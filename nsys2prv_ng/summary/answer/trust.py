@@ -68,6 +68,7 @@ def _describe_steps(summary: JobSummary, slow: SlowSteps | None) -> list[str]:
     texts = []
     if steps.delimiter:
         text = f"steps are found by GPU work, not by NVTX ranges: {quote_name(steps.delimiter)} delimits them"
+        text += f" every {count_noun(steps.repeats, 'time')}" if steps.repeats > 1 else ""
         similar = f", and they are only {format_percent(steps.similarity, 1)} alike"
         texts.append(text + (similar if steps.similarity < _LEAST_SIMILAR else ""))
     if steps.count < _FEW_STEPS:

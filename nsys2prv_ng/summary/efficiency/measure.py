@@ -168,6 +168,7 @@ def sum_steps(job: Job, efficiency: Efficiency, waiting: WaitingInRanges) -> num
         name=steps.name,
         delimiter=steps.delimiter,
         similarity=steps.similarity,
+        repeats=steps.repeats,
         ends_on="gpu" if steps.on_gpu else "host",
         window_ns=_find_window(job, steps),
         host_median_ns=_find_median(steps.host_length),

@@ -244,3 +244,5 @@ class StepNumbers(ValueClass, kw_only=True):
     """Medians of short and of long steps, if they alternate."""
     kinds: list[StepKind] = field(default_factory=list)
     """The longest time first; empty if all steps are of one kind, and in summaries of older versions."""
+    repeats: int = 1
+    """How many shorter periods each step contains that no ranges mark, as sweeps of a solver; else 1."""
