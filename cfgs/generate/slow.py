@@ -34,6 +34,7 @@ from cfgs.generate.shared import FLAG, GPU_WAITING, IN_COMPUTE, IN_IDLE, MAIN_TH
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import palette
 from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.steps.kinds import MOST_KINDS
 
 SLOW = Folder("analysis")
 
@@ -50,8 +51,8 @@ def _measure_steps(name: str, event_type: EventType) -> Derived:
     return product(name, GRADIENT, bursts, within, level=TASK, units=MILLISECONDS)
 
 
-def _by_step(name: str, step: View, data: View, statistic: str = "Integral") -> Histogram:
-    return Histogram(name, step, statistic, maximum=None, data=data)
+def _by_step(name: str, step: View, data: View, statistic: str = "Integral", maximum: float | None = None) -> Histogram:
+    return Histogram(name, step, statistic, maximum=maximum, data=data)
 
 
 def _count_gpus(name: str, doing: tuple[int, ...], colour: palette.Colour, **properties: Any) -> Window:
@@ -97,6 +98,7 @@ others part by part.
     menu="Why are some steps slow?",
 )
 
+_KINDS = MOST_KINDS + 1
 _kind = _show_step("Kind of step of each rank", NAMES, types.STEP_KIND)
 _data = {
     "Compute time": _count_gpus("Useful GPUs of each rank", IN_COMPUTE, palette.COMPUTE),
@@ -117,8 +119,9 @@ parts of the mean step of each kind.
 """,
     _kind,
     _durations_beside,
-    *(_by_step(f"{name} in steps of each kind [ms]", _kind, data) for name, data in _data.items()),
-    Histogram("Time in steps of each kind [ms]", _kind, "Time", maximum=None),
+    # Without kinds, columns fitted to the trace are one for all time.
+    *(_by_step(f"{name} in steps of each kind [ms]", _kind, data, maximum=_KINDS) for name, data in _data.items()),
+    Histogram("Time in steps of each kind [ms]", _kind, "Time", maximum=_KINDS),
     hidden_first=(_durations_beside, *_data.values()),
     menu="Why are some steps slow?",
 )

@@ -29,34 +29,36 @@ from nsys2prv_ng.steps.work_kinds import divide_by_work, load_content, may_diffe
 OTHER_WORK = "other work"
 """Name of what lies between steps that kernels show, and is no step."""
 ORDINARY, OTHER = "ordinary", "other"
-"""Name of the most frequent kind by its work, and of all kinds beyond _MOST."""
-_MOST = 4
+"""Name of the most frequent kind by its work, and of all kinds beyond MOST_KINDS."""
+MOST_KINDS = 4
 """Most kinds with a name of their own, so that a table and a line have room for them: a choice."""
+_DEVIATIONS = 3
+"""A step at the start is warm-up if it exceeds the median of its kind by more than this many median deviations."""
 
 
 class Kinds(NamedTuple):
     """The kinds of m steps: their names, the most frequent first, and the index of each step's kind (m).
 
     `batches`: context requests and tokens, generation requests and tokens of each step (m x 4), -1 if the marker does
-    not have them; m x 0 without the marker of an engine.
+    not have them; m x 0 without the marker of an engine. `warmup`: how many steps at the start are warm-up.
     """
 
     names: tuple[str, ...]
     kind: IntArray
     batches: IntTable
+    warmup: int
 
 
 def find_kinds(
     spans: HostSpans,
     step: IntArray,
     length: IntArray,
-    warmup: int,
     texts: npt.NDArray[np.object_] | None,
     jobs: tuple[Sequence[ReportRecords], ObjectTree, Store],
     *,
     are_ranges: bool,
 ) -> Kinds:
-    """Return the kinds of the steps of a job, which take `length` (m, ns).
+    """Return the kinds of the steps of a job, which take `length` (m, ns), and its warm-up.
 
     `spans`, `step`, `texts`: the ranges that mark the steps (n), the step of each, and what they say. `are_ranges`:
     whether they are NVTX ranges; else the launches of operations.
@@ -64,6 +66,7 @@ def find_kinds(
     names, kind, batches = [""], np.zeros(length.size, np.int64), np.zeros((length.size, 0), np.int64)
     if texts is not None:
         names, kind, batches = name_kinds(texts, spans.task, step, length.size)
+    warmup = _count_warmup(length, kind)
     counted = np.arange(length.size) >= warmup
     main = int(np.argmax(np.bincount(kind)))
     chosen = kind == main
@@ -75,26 +78,40 @@ def find_kinds(
             kind[found == number] = len(names)
             names.append(" ".join(filter(None, [names[main], of_work[number]])))
         names[main] = names[main] or (ORDINARY if len(of_work) > 1 else "")
-    return Kinds(*_limit(names, kind), batches)
+    return Kinds(*_limit(names, kind), batches, warmup)
+
+
+def _count_warmup(length: IntArray, kind: IntArray) -> int:
+    """Return the number of warm-up steps at the start, given the length (ns) of each step and its kind by name."""
+    excess, deviation = np.zeros(length.size), np.zeros(length.size)
+    for number in np.unique(kind):
+        own = kind == number
+        excess[own] = length[own] - np.median(length[own])
+        deviation[own] = np.median(np.abs(excess[own]))
+    slow = excess > _DEVIATIONS * deviation
+    return 1 + int(np.argmin(np.append(slow[1 : length.size // 2], False)))
 
 
 def _limit(names: Sequence[str], kind: IntArray) -> tuple[tuple[str, ...], IntArray]:
-    """Return the kinds by how frequent they are, the earlier first of equal ones, with all beyond _MOST as one."""
+    """Return the kinds by how frequent they are, the earlier first of equal ones, with all beyond MOST_KINDS as one."""
     used, first, count = np.unique(kind, return_index=True, return_counts=True)
     order = used[np.lexsort((first, -count))]
     rank = np.zeros(len(names), np.int64)
-    rank[order] = np.minimum(np.arange(order.size), _MOST)
-    kept = [names[number] for number in order[:_MOST].tolist()]
-    return (*kept, *([OTHER] if order.size > _MOST else [])), rank[kind]
+    rank[order] = np.minimum(np.arange(order.size), MOST_KINDS)
+    kept = [names[number] for number in order[:MOST_KINDS].tolist()]
+    return (*kept, *([OTHER] if order.size > MOST_KINDS else [])), rank[kind]
 
 
 # ---- by name ---------------------------------------------------------------------------------------------------------
 
 
 PREFILL, DECODE, MIXED, IDLE = "prefill", "decode", "mixed", "idle"
-_VLLM = re.compile(r"execute_(?:\d+_)?context_(\d+)\((?:sq)?(\d+)\w*\)_generation_(\d+)\((?:sq)?(\d+)\w*\)")
-_TENSORRT = re.compile(r"\[Executor\] _forward_step(?: \d+)?: (\d+) ctx reqs,(?: (\d+) ctx tokens,)? (\d+) gen reqs")
-_SGLANG = re.compile(r"step\[(\w+) bs=(\d+)((?: \w+=\d+)*)\]")
+_TOKENS = r"\((?:sq)?(\d{1,12})(?:[a-z]\w*)?\)"
+_VLLM = re.compile(rf"execute_(?:\d+_)?context_(\d{{1,12}}){_TOKENS}_generation_(\d{{1,12}}){_TOKENS}")
+_TENSORRT = re.compile(
+    r"\[Executor\] _forward_step(?: \d+)?: (\d{1,12}) ctx reqs,(?: (\d{1,12}) ctx tokens,)? (\d{1,12}) gen reqs"
+)
+_SGLANG = re.compile(r"step\[(\w+) bs=(\d{1,12})((?: \w+=\d{1,12})*)\]")
 _SGLANG_MODES = {"EXTEND": PREFILL, "DECODE": DECODE, "TARGET_VERIFY": DECODE, "MIXED": MIXED, "IDLE": IDLE}
 """Modes of SGLang's batches (`build_step_span_name`). A verification generates the tokens of a draft."""
 _NUMBER = re.compile(r"\{n\}|\*|-?\d+(?:\.\d+)*(?:[eE][-+]?\d+)?")

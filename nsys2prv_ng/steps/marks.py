@@ -10,6 +10,7 @@ In this order:
 
 Numbered ranges must *tile* the time: cover most of it from the first to the last on their thread, with no other
 numbered ranges beside them. Where they do not, ranges that follow each other are the steps if they cover clearly more.
+So are those within epochs, and those of a thread that launches work if the numbered ones are of one that does not.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def find_marks(
     if periods is not None and (
         known is None or known.rivals or measure(periods.table) > _CLEARLY_MORE * measure(known.table)
     ):
-        return Marks(periods.name, _give_report(periods.table))
+        return Marks(periods.name, periods.table)
     if last_words is not None:
         return Marks(last_words.name, last_words.table)
     repeated = find_repetitions(reports, tree, store, FEWEST, engine)
@@ -94,13 +95,8 @@ def find_marks(
     if repeated is None:
         return None
     # What is launched at the end of a range belongs to it, but here that is the first launch of the next step.
-    table = _give_report({**repeated.table, "end": repeated.table["end"] - 1})
+    table = {**repeated.table, "end": repeated.table["end"] - 1}
     return Marks(REPETITIONS, table, repeated.name, repeated.similarity, repeated.repeats)
-
-
-def _give_report(table: Table) -> Table:
-    """Return steps as those of one capture."""
-    return {**table, "report": np.zeros(table["task"].size, np.int64)}
 
 
 def _tile(marked: Marked) -> bool:

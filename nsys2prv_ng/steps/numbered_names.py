@@ -25,6 +25,7 @@ _MOST_DIGITS = 18
 """Numbers with more digits may not fit 64 bits."""
 _MOST_NUMBERS = 8
 """Numbers in a name that are tried, from the left. A choice: each makes a template of all ranges of the name."""
+_EPOCH = re.compile(r"epoch[\s:=#_/-]*(?:\{n\}|$)", re.IGNORECASE)
 _LAST_WORD = re.compile(r"(?<=.)[ :=#]+\{n\}$")
 
 
@@ -60,6 +61,11 @@ def find_templates(names: Sequence[str], fewest: int) -> Numbered:
 def cut_last_word(template: str) -> str:
     """Return a template without a number that is its last word, as names of ranges are."""
     return _LAST_WORD.sub("", template)
+
+
+def is_epoch(name: str) -> bool:
+    """Return whether the numbers of a name, or of a template, count epochs, which contain steps."""
+    return _EPOCH.search(name) is not None
 
 
 @lru_cache

@@ -4,7 +4,8 @@ They are the ranges of one name with a number ("step 7") of which every task wit
 thread, one after the other in the order of their numbers. Captures may begin and end within different steps: the steps
 that all tasks have count, if they began about when the others did (`keep_shared`). Of a process with several captures,
 numbers may be missing between these. If several names qualify, the name that covers most time wins. It must cover a
-minimum share of the job's time (_LEAST).
+minimum share of the job's time (_LEAST). What covers half of them wins over epochs, and over
+ranges of threads that launch nothing, as loaders of data do.
 
 A range that had not ended when the capture ended is not a step.
 """
@@ -30,11 +31,12 @@ from nsys2prv_ng.arrays.row_keys import list_indices, mark_duplicates, sort_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.objects.tree import ObjectTree
+from nsys2prv_ng.reading.device_operations import load_launches
 from nsys2prv_ng.reading.opened_events import ABSENT, NvtxRanges, load_nvtx_ranges
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.parallel import Engine
-from nsys2prv_ng.steps.numbered_names import find_templates
+from nsys2prv_ng.steps.numbered_names import find_templates, is_epoch
 
 FEWEST = 3
 """Minimum number of ranges that make steps."""
@@ -46,11 +48,13 @@ class NumberedRanges(NamedTuple):
     """The numbered push/pop ranges of the default domain in one report.
 
     `candidates`: those whose names may be steps: task, row, name, number, report (index), begin, end (ns).
+    `threads`: rows of the threads that launch work, if several threads have ranges.
     """
 
     tasks: IntArray
     names: list[str]
     candidates: Table
+    threads: IntArray
 
 
 def list_numbered(
@@ -80,14 +84,18 @@ def _load_numbered(
     others = np.repeat(others, after - first)
     templates, template = np.unique(found.template[chosen].astype(str), return_inverse=True)
     numbered = {**tabulate(index, ranges, others, rows, tree), "number": found.number[chosen]}
+    threads = np.zeros(0, np.int64)
+    if np.unique(ranges.place).size > 1:
+        threads = np.unique(rows[load_launches(report, store).thread]).astype(np.int64)
+    of_last = tabulate(index, ranges, last, rows, tree)
     return (
-        _keep_consecutive(tabulate(index, ranges, last, rows, tree), ranges.key[last], names, ranges.key[last], names),
-        _keep_consecutive(numbered, template, templates.tolist(), ranges.key[others], names),
+        _keep_consecutive(of_last, ranges.key[last], names, ranges.key[last], names, threads),
+        _keep_consecutive(numbered, template, templates.tolist(), ranges.key[others], names, threads),
     )
 
 
 def _keep_consecutive(
-    table: Table, key: IntArray, names: list[str], text: IntArray, texts: list[str]
+    table: Table, key: IntArray, names: list[str], text: IntArray, texts: list[str], threads: IntArray
 ) -> NumberedRanges:
     """Return numbered ranges (n), of which only those may be steps whose names have consecutive numbers.
 
@@ -96,7 +104,7 @@ def _keep_consecutive(
     kept = np.flatnonzero(_mark_consecutive(table, key))
     own = {"name": make_objects(names)[key[kept]], "text": make_objects(texts)[text[kept]]}
     candidates = {**take_rows(table, kept), **own}
-    return NumberedRanges(np.unique(table["task"]), [names[number] for number in np.unique(key)], candidates)
+    return NumberedRanges(np.unique(table["task"]), [names[number] for number in np.unique(key)], candidates, threads)
 
 
 def tabulate(report: int, ranges: NvtxRanges, chosen: IntArray, rows: IntArray, tree: ObjectTree) -> Table:
@@ -125,7 +133,8 @@ def _mark_consecutive(table: Table, name: IntArray) -> BoolArray:
 class Marked(NamedTuple):
     """Numbered ranges that may be steps: their name, and as many as `candidates` of NumberedRanges has.
 
-    `rivals`: whether there are ranges of another name, FEWEST or more, that lie outside of these.
+    `rivals`: whether there are ranges of another name, FEWEST or more, that lie outside of these, or these are epochs,
+    or of threads that launch nothing.
     """
 
     name: str
@@ -139,18 +148,21 @@ def choose_numbered(kind: Sequence[NumberedRanges], length: int, *, is_cut: bool
     `is_cut`: whether captures ended within ranges, which `kind` then lacks.
     """
     tasks = np.unique(np.concatenate([ranges.tasks for ranges in kind])).size
-    best: tuple[str, Table] | None = None
+    threads = np.concatenate([ranges.threads for ranges in kind])
+    best: tuple[str, Table, bool] | None = None
     longest = tasks * (length // _LEAST)
     every = group_rows(join_tables([ranges.candidates for ranges in kind]), "name")
     for named in every:
-        table = keep_shared(named, is_cut=is_cut)
-        covered = measure(table)
+        table, name = keep_shared(named, is_cut=is_cut), str(named["name"][0])
+        is_doubtful = is_epoch(name) or bool(threads.size and not np.isin(named["row"], threads).any())
+        covered = measure(table) // (2 if is_doubtful else 1)
         if covered > longest and count_same(table, tasks) and is_in_order(table):
-            best, longest = (str(table["name"][0]), table), covered
+            best, longest = (name, table, is_doubtful), covered
     if best is None:
         return None
     others = [other for other in every if other["task"].size >= FEWEST]
-    return Marked(*best, any(2 * _count_inside(other, best[1]) < other["task"].size for other in others))
+    rivals = best[2] or any(2 * _count_inside(other, best[1]) < other["task"].size for other in others)
+    return Marked(best[0], best[1], rivals)
 
 
 def measure(table: Table) -> int:

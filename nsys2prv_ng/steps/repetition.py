@@ -39,9 +39,10 @@ class Repetitions(NamedTuple):
     """The steps of a job by what it repeats.
 
     `table`, by task and step: task, row of the thread that marks it (or the task's first one; -1 without one), number,
-    begin and end on the host (ns), text (of its range, or what it is instead). `name`: of the ranges; or what delimits
-    the steps of the first task: `CUDA graph`, or a kernel. `similarity`: how similar the steps of a task are, from 0 to
-    1: of the task where they are least similar. `repeats`: how many shorter periods a step contains.
+    report (number of its capture), begin and end on the host (ns), text (of its range, or what it is instead). `name`:
+    of the ranges; or what delimits the steps of the first task: `CUDA graph`, or a kernel. `similarity`: how similar
+    the steps of a task are, from 0 to 1: of the task where they are least similar. `repeats`: how many shorter periods
+    a step contains.
     """
 
     table: Table
@@ -99,7 +100,8 @@ def _find_agreed(
         return find(group, load_work([(reports[index], tree.rows[index]) for index in group], tree, store))
 
     found: dict[int, list[Found]] = {}
-    captures = []
+    captures: list[tuple[int, int]] = []
+    begins: dict[int, IntArray] = {}
     groups = group_reports_by_task([report.places for report in reports], tree)
     for group, part in zip(groups, engine.map(find_in_group, groups), strict=True):
         found |= part
@@ -108,14 +110,16 @@ def _find_agreed(
         if part:
             limits = [reports[index].find_capture() for index in group]
             captures.append((min(first for first, _ in limits), max(last for _, last in limits)))
+            begins |= dict.fromkeys(part, np.sort([first for first, _ in limits]))
     if not found:
         return None
     agreed = agree(found, fewest, (max(first for first, _ in captures), min(last for _, last in captures)))
-    return None if agreed is None else _tabulate(agreed, tree)
+    return None if agreed is None else _tabulate(agreed, tree, begins)
 
 
-def _tabulate(agreed: Mapping[int, Found], tree: ObjectTree) -> Repetitions:
-    """Return the steps of all tasks. They are numbered from 1 unless all tasks number them alike."""
+def _tabulate(agreed: Mapping[int, Found], tree: ObjectTree, captures: Mapping[int, IntArray]) -> Repetitions:
+    """Return the steps of all tasks. They are numbered from 1 unless all tasks number them alike. `captures`: when
+    those of each task begin (ns)."""
     tasks, first = np.unique(tree.task_of_row[tree.host_rows], return_index=True)
     threads = dict(zip(tasks.tolist(), tree.host_rows[first].tolist(), strict=True))
     chosen = agreed[min(agreed)]
@@ -126,6 +130,7 @@ def _tabulate(agreed: Mapping[int, Found], tree: ObjectTree) -> Repetitions:
     for task, steps in agreed.items():
         row = steps.row if steps.row >= 0 else threads.get(task, -1)
         of_task = {"task": np.full(steps.steps, task), "row": np.full(steps.steps, row), "number": number}
+        of_task["report"] = np.searchsorted(captures[task], steps.begin, "right")
         parts.append({**of_task, "begin": steps.begin, "end": steps.end, "text": steps.text})
     similarity = min(each.similarity for each in agreed.values())
     name = chosen.name
@@ -172,7 +177,10 @@ class _Ranges(NamedTuple):
     names: list[str]
 
     def find_candidates(self, task: int, work: LaunchedWork, fewest: int) -> list[Found]:
-        """Return the steps of a task by the ranges of each of its threads; the best first."""
+        """Return the steps of a task by the ranges of each of its threads; the best first.
+
+        Those of threads that launch come first: others, as loaders of data, open their ranges at the same time.
+        """
         families = Names()
         family = families.number([name_family(name) for name in self.names], np.arange(len(self.names)))
         mine = np.flatnonzero(self.task == task)
@@ -208,7 +216,8 @@ class _Ranges(NamedTuple):
         known = np.searchsorted(work.launched, np.append(begin[1:], np.iinfo(np.int64).max))
         done = np.maximum.accumulate(np.append(end[0], work.end))[known]
         kind = "ranges", find_checksum("\n".join(of_step))
-        return Found(kind, parts.rank, name, parts.similarity, begin, end, np.maximum(done, end), number, text, row)
+        rank = row in work.threads, *parts.rank
+        return Found(kind, rank, name, parts.similarity, begin, end, np.maximum(done, end), number, text, row)
 
 
 def _load_ranges(reports: Sequence[tuple[int, ReportRecords]], tree: ObjectTree, store: Store) -> _Ranges:

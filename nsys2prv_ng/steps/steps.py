@@ -6,7 +6,7 @@ Definitions (steps/marks.py defines what marks a step, and steps/spans.py when i
   capture. The first step of each capture (a report of each task) starts when its first range does. Without GPU
   operations, a step is as long as its longest range on any task.
 - The first step is warm-up. So are the steps that follow it, up to half of all steps, as long as each is slower than
-  the median of all steps by more than three median deviations.
+  the median of the steps that are called alike by more than three median deviations.
 """
 
 from __future__ import annotations
@@ -27,9 +27,6 @@ from nsys2prv_ng.runtime.parallel import Engine
 from nsys2prv_ng.steps.kinds import find_kinds
 from nsys2prv_ng.steps.marks import find_marks
 from nsys2prv_ng.steps.spans import HostSpans, find_gpu_ends
-
-_DEVIATIONS = 3
-"""A step at the start is warm-up if it exceeds the median by more than this many median deviations."""
 
 
 class Steps(NamedTuple):
@@ -164,14 +161,6 @@ def find_steps(
         kind=np.zeros(number.size, np.int64),
         batches=np.zeros((number.size, 0), np.int64),
     )
-    steps = steps._replace(warmup=_count_warmup(steps.length))
-    told = steps.host, steps.step, steps.length, steps.warmup, table.get("text")
+    told = steps.host, steps.step, steps.length, table.get("text")
     kinds = find_kinds(*told, (reports, tree, store), are_ranges=steps.has_ranges)
-    return steps._replace(kinds=kinds.names, kind=kinds.kind, batches=kinds.batches)
-
-
-def _count_warmup(length: IntArray) -> int:
-    """Return the number of warm-up steps at the start. `length`: the length of each step (ns)."""
-    median = np.median(length)
-    slow = length - median > _DEVIATIONS * np.median(np.abs(length - median))
-    return 1 + int(np.argmin(np.append(slow[1 : length.size // 2], False)))
+    return steps._replace(kinds=kinds.names, kind=kinds.kind, batches=kinds.batches, warmup=kinds.warmup)

@@ -39,6 +39,7 @@ class LaunchedWork(NamedTuple):
     - `is_optimizer`: whether each name (k) looks like a kernel of an optimizer, which a training step has once.
     - `is_attention`: whether each name (k) looks like a kernel of attention, which a layer of a transformer has once.
     - `copied`: begins of the calls that launched copies and sets, ascending.
+    - `threads`: rows of the threads that launched operations, also for other tasks.
     """
 
     name: IntArray
@@ -51,6 +52,7 @@ class LaunchedWork(NamedTuple):
     is_optimizer: BoolArray
     is_attention: BoolArray
     copied: IntArray
+    threads: frozenset[int] = frozenset()
 
 
 def make_work(
@@ -96,10 +98,12 @@ def load_work(
     names = Names()
     parts = [[np.zeros(0, np.int64) for _ in range(7)]]
     copied = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    threads = set[int]()
     for report, rows in reports:
-        operations = load_device_operations(report, store)
+        operations, launches = load_device_operations(report, store), load_launches(report, store)
+        threads.update(np.unique(rows[launches.thread]).tolist())
         task_of_place = np.where(rows >= 0, tree.task_of_row[rows], -1)
-        launched = find_launched(operations, load_launches(report, store), task_of_place)
+        launched = find_launched(operations, launches, task_of_place)
         is_copy = operations.kind & MEMORY > 0
         copies = np.flatnonzero(is_copy & (launched != UNKNOWN))
         copied.append((task_of_place[operations.place[copies]], launched[copies]))
@@ -117,7 +121,8 @@ def load_work(
         mine = mine[np.argsort(row[mine], kind="stable")]
         sent = _choose_order(launched[mine], begin[mine])
         copies_of_task = copies_sent[task_of_copy == number]
-        found[number] = make_work(texts, name[mine], graph[mine] > 0, sent, begin[mine], end[mine], copies_of_task)
+        work = make_work(texts, name[mine], graph[mine] > 0, sent, begin[mine], end[mine], copies_of_task)
+        found[number] = work._replace(threads=frozenset(threads))
     return found
 
 

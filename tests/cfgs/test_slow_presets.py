@@ -16,12 +16,13 @@ from tests.cfgs.recorded import Shown, show
 from tests.conftest import DATA, SAMPLES, Unpacked
 from tests.spans import sum_lengths, unite
 from tests.summary.kernels.slow_modes_truth import slow_down
+from tests.summary.steps.test_kinds_by_name import write_reports
 from tests.tiers import cases
 from tests.trace_reader import Trace, pair_intervals, read_trace
 
 pytestmark = pytest.mark.slow  # translates whole jobs
 
-STEP, KERNEL, WITH_WAITS, EXPOSED_WAIT = 63000430, 63000006, 63000413, 4
+STEP, KIND, KERNEL, WITH_WAITS, EXPOSED_WAIT = 63000430, 63000432, 63000006, 63000413, 4
 Steps = dict[int, tuple[int, int]]
 """Begin and end of each step in the trace, by number."""
 
@@ -123,6 +124,36 @@ def test_each_host_has_the_duration_of_its_range(job: Job) -> None:
         ranges = job.read(rank, HOST_STEPS)
         lengths = (ranges["end"] - ranges["begin"]) / 1e6
         assert bursts["value"].tolist() == pytest.approx(lengths.tolist(), rel=1e-12)
+
+
+@pytest.fixture(scope="module")
+def job_of_kinds(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """Every third step is called `eval`."""
+    folder = tmp_path_factory.mktemp("kinds")
+    return make_job(write_reports(folder, lambda n: f"{('train', 'eval')[n % 3 == 0]} {n}"), folder)
+
+
+def test_time_of_each_kind_of_steps(job_of_kinds: Job) -> None:
+    """Timelines and histograms of the preset, by steps and kernels of the reports, which have no other operations."""
+    job, shown = job_of_kinds, job_of_kinds.show("steps_by_kind")
+    values = {label: value for value, label in job.trace.values[KIND].items()}
+    kinds = [values[("train", "eval")[number % 3 == 0]] for number in job.steps]
+    for rank in range(len(job.reports)):
+        kernels = job.read(rank, NAMES)
+        first, last = kernels["begin"].min(), kernels["end"].max()
+        times: list[dict[int, int]] = [dict.fromkeys(kinds, 0) for _ in range(3)]
+        for kind, (begin, end) in zip(kinds, job.steps.values(), strict=True):
+            busy = sum_lengths(unite(cut(kernels, begin, end)))
+            times[0][kind] += end - begin
+            times[1][kind] += busy
+            times[2][kind] += min(end, last) - max(begin, first) - busy
+        for name, of_kind in zip(("Time", "Compute time", "Idle gaps"), times, strict=True):
+            assert list_rows(shown, f"{name} in steps of each kind [ms]")[rank] == of_kind
+        bursts = list_bursts(shown, "Kind of step of each rank", rank)
+        united = [kind for n, kind in enumerate(kinds) if n == 0 or kinds[n - 1] != kind]
+        assert bursts["value"].tolist() in (kinds, united)
+        durations = list_bursts(shown, "Duration of each step [ms]", rank)
+        assert [(b.begin, b.end) for b in durations.itertuples()] == list(job.steps.values())
 
 
 def test_idle_and_compute_time_of_each_step(job: Job) -> None:

@@ -41,7 +41,11 @@ def test_the_marker_of_an_engine_has_its_batch(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["step 3", "step[NEW bs=1]", "execute_new_1_cached_2", "[Executor] _forward_step 3", "execute_context_1(x"]
+    "text",
+    [
+        *("step 3", "step[NEW bs=1]", "execute_new_1_cached_2", "[Executor] _forward_step 3", "execute_context_1(x"),
+        *(f"step[DECODE bs={10**20}]", f"execute_context_0(0)_generation_4({10**20})"),
+    ],
 )
 def test_other_texts_have_no_batch(text: str) -> None:
     assert read_batch(text) is None
