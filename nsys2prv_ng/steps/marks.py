@@ -28,19 +28,8 @@ from nsys2prv_ng.reading.opened_events import ABSENT, load_nvtx_ranges
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.parallel import Engine
+from nsys2prv_ng.steps import numbered_ranges
 from nsys2prv_ng.steps.numbered_names import compile_template, cut_last_word
-from nsys2prv_ng.steps.numbered_ranges import (
-    FEWEST,
-    Marked,
-    choose_numbered,
-    count_same,
-    has_unended,
-    is_in_order,
-    keep_shared,
-    list_numbered,
-    measure,
-    tabulate,
-)
 from nsys2prv_ng.steps.repetition import find_range_periods, find_repetitions
 from nsys2prv_ng.text.formatting import join_first
 
@@ -72,24 +61,28 @@ def find_marks(
     """Return what marks the steps; None if nothing does."""
     if name:
         return _find_named(reports, tree, store, name, engine)
-    is_cut = has_unended(reports)
-    numbered = list(list_numbered(reports, tree, store, engine))
-    last_words, others = (choose_numbered(kind, length, is_cut=is_cut) for kind in zip(*numbered, strict=True))
+    is_cut = numbered_ranges.has_unended(reports)
+    numbered = list(numbered_ranges.list_numbered(reports, tree, store, engine))
+    last_words, others = (
+        numbered_ranges.choose_numbered(kind, length, is_cut=is_cut) for kind in zip(*numbered, strict=True)
+    )
     for marked in (last_words, others):
         if marked is not None and _tile(marked):
             return Marks(marked.name, marked.table)
-    periods = find_range_periods(reports, tree, store, FEWEST, engine)
+    periods = find_range_periods(reports, tree, store, numbered_ranges.FEWEST, engine)
     known = last_words or others
     if periods is not None and (
-        known is None or known.rivals or measure(periods.table) > _CLEARLY_MORE * measure(known.table)
+        known is None
+        or known.rivals
+        or numbered_ranges.measure(periods.table) > _CLEARLY_MORE * numbered_ranges.measure(known.table)
     ):
         return Marks(periods.name, _give_report(periods.table))
     if last_words is not None:
         return Marks(last_words.name, last_words.table)
-    repeated = find_repetitions(reports, tree, store, FEWEST, engine)
+    repeated = find_repetitions(reports, tree, store, numbered_ranges.FEWEST, engine)
     # Layers and blocks have numbers in their names, too: steps are as long as half of what kernels repeat, or of all.
-    whole = length * np.unique(tree.task_of_row).size if repeated is None else measure(repeated.table)
-    if others is not None and 2 * measure(others.table) >= whole:
+    whole = length * np.unique(tree.task_of_row).size if repeated is None else numbered_ranges.measure(repeated.table)
+    if others is not None and 2 * numbered_ranges.measure(others.table) >= whole:
         return Marks(others.name, others.table)
     if repeated is None:
         return None
@@ -103,13 +96,13 @@ def _give_report(table: Table) -> Table:
     return {**table, "report": np.zeros(table["task"].size, np.int64)}
 
 
-def _tile(marked: Marked) -> bool:
+def _tile(marked: numbered_ranges.Marked) -> bool:
     """Return whether ranges cover most of the time from the first to the last of each task, and have no rivals."""
     order, starts = sort_groups([marked.table["task"]])
     first, last = (
         reduce_groups(marked.table[name], order, starts, how) for name, how in (("begin", "min"), ("end", "max"))
     )
-    return not marked.rivals and measure(marked.table) >= _LEAST_TILED * int((last - first).sum())
+    return not marked.rivals and numbered_ranges.measure(marked.table) >= _LEAST_TILED * int((last - first).sum())
 
 
 def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, name: str, engine: Engine) -> Marks:
@@ -118,7 +111,7 @@ def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store
     tables = list(engine.sum_up(lambda each: _load_named(*each, tree, store, name), reports_with_rows))
     table = join_tables(tables)
     if not table["task"].size:
-        numbered = list_numbered(reports, tree, store, engine)
+        numbered = numbered_ranges.list_numbered(reports, tree, store, engine)
         known = sorted({other for kinds in numbered for ranges in kinds for other in ranges.names})
         hint = f"; ranges with numbers are {join_first(known, _MOST_LISTED)}" if known else ""
         raise UsageError(f"no NVTX range in the selected reports has this name{hint}", parameter="step", value=name)
@@ -126,12 +119,12 @@ def _find_named(reports: Sequence[ReportRecords], tree: ObjectTree, store: Store
     tasks = np.unique(table["task"]).size
     if (table["number"] == ABSENT).any():
         table["number"] = count_earlier(table["task"])
-    table = keep_shared(table, is_cut=has_unended(reports))
-    if not is_in_order(table):
+    table = numbered_ranges.keep_shared(table, is_cut=numbered_ranges.has_unended(reports))
+    if not numbered_ranges.is_in_order(table):
         reason = "a rank opens them on several threads, within each other, or not in the order of their numbers"
-    elif np.count_nonzero(table["task"] == table["task"].min()) < FEWEST:
-        reason = f"a rank has fewer than {FEWEST} of them"
-    elif not count_same(table, tasks):
+    elif np.count_nonzero(table["task"] == table["task"].min()) < numbered_ranges.FEWEST:
+        reason = f"a rank has fewer than {numbered_ranges.FEWEST} of them"
+    elif not numbered_ranges.count_same(table, tasks):
         reason = "not every rank has as many of them, with the same numbers"
     else:
         return Marks(name, table)
@@ -154,7 +147,10 @@ def _load_named(index: int, report: ReportRecords, rows: IntArray, tree: ObjectT
         [text == name or match is not None for text, match in zip(texts, matches, strict=True)], np.bool_
     )
     chosen = np.flatnonzero(is_wanted[ranges.key])
-    table = {**tabulate(index, ranges, chosen, rows, tree), "text": make_objects(texts)[ranges.key[chosen]]}
+    table = {
+        **numbered_ranges.tabulate(index, ranges, chosen, rows, tree),
+        "text": make_objects(texts)[ranges.key[chosen]],
+    }
     if "{n}" in template:
         number = np.array([int(match["n"]) if match else ABSENT for match in matches], np.int64)
         table["number"] = number[ranges.key[is_wanted[ranges.key]]]

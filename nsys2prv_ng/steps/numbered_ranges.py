@@ -17,15 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.groups import (
-    Table,
-    group_rows,
-    join_tables,
-    make_objects,
-    reduce_groups,
-    sort_groups,
-    take_rows,
-)
+from nsys2prv_ng.arrays import groups
 from nsys2prv_ng.arrays.row_keys import list_indices, mark_duplicates, sort_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.intervals.step_functions import find_latest
@@ -50,7 +42,7 @@ class NumberedRanges(NamedTuple):
 
     tasks: IntArray
     names: list[str]
-    candidates: Table
+    candidates: groups.Table
 
 
 def list_numbered(
@@ -87,19 +79,19 @@ def _load_numbered(
 
 
 def _keep_consecutive(
-    table: Table, key: IntArray, names: list[str], text: IntArray, texts: list[str]
+    table: groups.Table, key: IntArray, names: list[str], text: IntArray, texts: list[str]
 ) -> NumberedRanges:
     """Return numbered ranges (n), of which only those may be steps whose names have consecutive numbers.
 
     `key`, `text`: the index of each range's name, or template, in `names`, and of its text in `texts`.
     """
     kept = np.flatnonzero(_mark_consecutive(table, key))
-    own = {"name": make_objects(names)[key[kept]], "text": make_objects(texts)[text[kept]]}
-    candidates = {**take_rows(table, kept), **own}
+    own = {"name": groups.make_objects(names)[key[kept]], "text": groups.make_objects(texts)[text[kept]]}
+    candidates = {**groups.take_rows(table, kept), **own}
     return NumberedRanges(np.unique(table["task"]), [names[number] for number in np.unique(key)], candidates)
 
 
-def tabulate(report: int, ranges: NvtxRanges, chosen: IntArray, rows: IntArray, tree: ObjectTree) -> Table:
+def tabulate(report: int, ranges: NvtxRanges, chosen: IntArray, rows: IntArray, tree: ObjectTree) -> groups.Table:
     """Return task, row, number (ABSENT without one), report, begin and end (ns) of chosen ranges of a report."""
     row = rows[ranges.place[chosen]].astype(np.int64)
     return {
@@ -112,7 +104,7 @@ def tabulate(report: int, ranges: NvtxRanges, chosen: IntArray, rows: IntArray, 
     }
 
 
-def _mark_consecutive(table: Table, name: IntArray) -> BoolArray:
+def _mark_consecutive(table: groups.Table, name: IntArray) -> BoolArray:
     """Mark ranges (n) whose name has consecutive numbers, one after the other on one thread, in all tasks."""
     task, row, number, begin, end = (table[column] for column in ("task", "row", "number", "begin", "end"))
     order = np.lexsort((begin, task, name))
@@ -129,7 +121,7 @@ class Marked(NamedTuple):
     """
 
     name: str
-    table: Table
+    table: groups.Table
     rivals: bool
 
 
@@ -139,9 +131,9 @@ def choose_numbered(kind: Sequence[NumberedRanges], length: int, *, is_cut: bool
     `is_cut`: whether captures ended within ranges, which `kind` then lacks.
     """
     tasks = np.unique(np.concatenate([ranges.tasks for ranges in kind])).size
-    best: tuple[str, Table] | None = None
+    best: tuple[str, groups.Table] | None = None
     longest = tasks * (length // _LEAST)
-    every = group_rows(join_tables([ranges.candidates for ranges in kind]), "name")
+    every = groups.group_rows(groups.join_tables([ranges.candidates for ranges in kind]), "name")
     for named in every:
         table = keep_shared(named, is_cut=is_cut)
         covered = measure(table)
@@ -153,12 +145,12 @@ def choose_numbered(kind: Sequence[NumberedRanges], length: int, *, is_cut: bool
     return Marked(*best, any(2 * _count_inside(other, best[1]) < other["task"].size for other in others))
 
 
-def measure(table: Table) -> int:
+def measure(table: groups.Table) -> int:
     """Return the sum of the lengths (ns) of steps over all tasks."""
     return int((table["end"] - table["begin"]).sum())
 
 
-def _count_inside(ranges: Table, others: Table) -> int:
+def _count_inside(ranges: groups.Table, others: groups.Table) -> int:
     """Return how many ranges lie within others, which follow each other on each task."""
     order = sort_rows(others["task"], others["begin"])
     task, begin, end = (others[name][order] for name in ("task", "begin", "end"))
@@ -171,7 +163,7 @@ def has_unended(reports: Sequence[ReportRecords]) -> bool:
     return any(report.results[source_names.NVTX].unended for report in reports if source_names.NVTX in report.results)
 
 
-def keep_shared(table: Table, *, is_cut: bool) -> Table:
+def keep_shared(table: groups.Table, *, is_cut: bool) -> groups.Table:
     """Return the ranges with numbers that all tasks have; all ranges if equal numbers are not the same step.
 
     Captures may begin and end within different steps, but tasks may also number different steps alike. So most ranges
@@ -182,7 +174,7 @@ def keep_shared(table: Table, *, is_cut: bool) -> Table:
     distinct, number, count = np.unique(table["number"], return_inverse=True, return_counts=True)
     kept = count >= tasks
     left_out = distinct.size - np.count_nonzero(kept)
-    shared = take_rows(table, np.flatnonzero(kept[number]))
+    shared = groups.take_rows(table, np.flatnonzero(kept[number]))
     if (is_cut and left_out == 1 and not kept[-1]) or (count[kept] != tasks).any():
         return shared
     order = sort_rows(shared["number"], shared["task"])
@@ -201,17 +193,17 @@ def _mark_nearest(time: IntArray) -> BoolArray:
     return nearest
 
 
-def count_same(table: Table, tasks: int) -> bool:
+def count_same(table: groups.Table, tasks: int) -> bool:
     """Return whether all tasks have the same numbers, at least FEWEST, none twice, and none left out in a capture."""
     number, count = np.unique(table["number"], return_counts=True)
     if number.size < FEWEST or (count != tasks).any() or mark_duplicates(table["task"], table["number"]).any():
         return False
-    order, starts = sort_groups([table["task"], table["report"]])
-    low, high = (reduce_groups(table["number"], order, starts, how) for how in ("min", "max"))
+    order, starts = groups.sort_groups([table["task"], table["report"]])
+    low, high = (groups.reduce_groups(table["number"], order, starts, how) for how in ("min", "max"))
     return bool((high - low + 1 == np.diff(starts, append=order.size)).all())
 
 
-def is_in_order(table: Table) -> bool:
+def is_in_order(table: groups.Table) -> bool:
     """Return whether the ranges of each task are on one thread, one after the other in the order of their numbers."""
     order = sort_rows(table["task"], table["begin"])
     task, row, number, begin, end = (table[name][order] for name in ("task", "row", "number", "begin", "end"))

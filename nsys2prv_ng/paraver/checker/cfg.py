@@ -41,6 +41,7 @@ DROPS = "Paraver drops the histogram and shows its window"
 
 _MAGIC, _VERSION, _NUM_WINDOWS = "#ParaverCFG", "ConfigFile.Version:", "ConfigFile.NumWindows:"
 _OLD_HEADER = {"version": _VERSION, "number_of_windows": _NUM_WINDOWS}
+_KEYS = ("window_", "Analyzer2D.", "Analyzer3D.")
 _BEGIN = ("ConfigFile.BeginDescription", "begin_description")
 _END = ("ConfigFile.EndDescription", "end_description")
 
@@ -80,7 +81,7 @@ class Section(ValueClass):
     filter_line: int = 0
 
     def list_numbers(self, key: str) -> list[int]:
-        """Return the numbers of a line; none without the line, or if its value is wrong, which is a problem already."""
+        """Return the one or two numbers of a line; none without the line, or if its value is something else."""
         value = self.entries[key].value.strip() if key in self.entries else ""
         return [int(number) for number in value.split()] if re.fullmatch(r"\d{1,9}( \d{1,9})?", value) else []
 
@@ -135,9 +136,8 @@ class _CfgReader:
         for number, line in lines:
             if not first <= number <= last:
                 self._read_line(number, line)
-            elif line.partition(" ")[0] in (*words.WINDOW_KEYS, *words.HISTOGRAM_KEYS) or line == words.HISTOGRAM_MARK:
-                key = line if line == words.HISTOGRAM_MARK else line.partition(" ")[0]
-                message = f"a line of the description starts with '{key}': Paraver reads it as the key"
+            elif line.startswith((*_KEYS, words.HISTOGRAM_MARK)):
+                message = f"the description has a line '{line[:40]}': Paraver reads it as a key"
                 self._findings.add(number, message)
         self._check_header()
 
@@ -160,24 +160,18 @@ class _CfgReader:
             self._headers[header] = value.strip()
         elif key == "window_name":
             self.windows.append(Section(number))
-        elif key in words.HISTOGRAM_KEYS and not self.histograms:
+        elif key.startswith("Analyzer") and not self.histograms:
             self._findings.add(number, f"'{key}' without '{words.HISTOGRAM_MARK}' before it: {REFUSES}", "histogram")
-        elif key in words.WINDOW_KEYS and not section:
+        elif key.startswith("window_") and not section:
             self._findings.add(number, f"'{key}' comes before the first window: Paraver ignores it", "before window")
-        elif key.startswith("window_") and key in words.WINDOW_KEYS and self.histograms:
+        elif key.startswith("window_") and self.histograms:
             message = f"'{key}' belongs to a window, but a histogram has begun: Paraver changes the last window"
             self._findings.add(number, message, "window key in a histogram")
-        elif key in words.WINDOW_KEYS or key in words.HISTOGRAM_KEYS:
+        elif key.startswith(_KEYS):
             self._add_entry(section[0], Entry(key, value, number))
-        elif line.strip() and not line.startswith(("#", "<")) and line != "CFG4D_ENABLED":
-            self._findings.warn(number, f"'{key[:40]}' is not a key of Paraver, which ignores the line")
 
     def _add_entry(self, section: Section, entry: Entry) -> None:
-        rule = (words.HISTOGRAM_KEYS if self.histograms else words.WINDOW_KEYS).get(entry.key, words.ANY)
         section.entries[entry.key] = entry
-        if rule.pattern.fullmatch(entry.value.rstrip(" ")) is None:
-            message = f"{entry.key} '{entry.value[:60]}' is not {rule.what}: Paraver refuses or misreads it"
-            self._findings.add(entry.line, message)
         if entry.key == "window_type":
             section.derived = entry.value.strip() == "composed"
         elif entry.key in ("window_selected_functions", "window_compose_functions"):
@@ -257,7 +251,7 @@ class _CfgReader:
 
 
 def _is_number(text: str) -> bool:
-    return words.NUMBER.pattern.fullmatch(text) is not None and math.isfinite(float(text))
+    return words.NUMBER.fullmatch(text) is not None and math.isfinite(float(text))
 
 
 def _get_functions(level: str) -> words.Functions:
@@ -282,10 +276,10 @@ def _check_window(window: Section, number: int, header: TraceHeader, findings: F
     if operation is not None and operation.value not in words.DERIVED:
         message = f"'{operation.value[:40]}' is not an operation of derived windows: Paraver crashes"
         findings.add(operation.line, message)
-    for parent in window.list_numbers("window_identifiers"):
-        if not 0 < parent < number:
-            message = f"window_identifiers: there is no window {parent} above window {number}: Paraver crashes"
-            findings.add(window.entries["window_identifiers"].line, message)
+    parents = window.list_numbers("window_identifiers")
+    if "window_identifiers" in window.entries and (len(parents) < 2 or not all(0 < n < number for n in parents)):
+        message = f"window_identifiers are not two numbers of windows above window {number}: Paraver crashes"
+        findings.add(window.entries["window_identifiers"].line, message)
 
 
 def _check_histogram(histogram: Section, windows: int, findings: Findings) -> None:

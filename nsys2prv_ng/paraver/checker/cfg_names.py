@@ -1,4 +1,4 @@
-"""Defines the names that a Paraver .cfg may use: functions by level, operations, statistics, keys and their values.
+"""Defines the names that a Paraver .cfg may use: functions by level, operations, filters and statistics.
 
 Paraver looks up a function in one table for all levels. It accepts a function of another level, and then ignores it or
 crashes. So each level has its own table here, with the number of parameters of each function.
@@ -87,81 +87,4 @@ STATISTICS = frozenset((
 HISTOGRAM_MARK = "< NEW ANALYZER2D >"
 """The exact line that starts a histogram."""
 
-
-class Key:
-    """The rule for the values of a key: `what` they are in messages, and the regular expression that they match."""
-
-    def __init__(self, what: str, pattern: str) -> None:
-        self.what = what
-        self.pattern = re.compile(pattern, re.ASCII)
-
-
-_FLOAT = r"-?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?"
-_COLOUR = rf"\{{{_FLOAT}:\d{{1,3}},\d{{1,3}},\d{{1,3}}\}}"
-ANY, NUMBER, _WHOLE = Key("text", ".*"), Key("a number", _FLOAT), Key("a whole number", r"\d{1,9}")
-_TWO_NUMBERS = Key("two numbers with a blank between them", f"{_FLOAT} {_FLOAT}")
-_DRAW_MODE = Key(
-    "a draw mode",
-    "[0-7]|draw_(last|maximum|minnotzero|random|randnotzero|average|averagenotzero|mode|absolute_m(ax|in)imum)",
-)
-_SWITCH, _HISTOGRAM_SWITCH = Key("true or false", "true|false"), Key("True or False", "True|False")
-
-WINDOW_KEYS: Mapping[str, Key] = {
-    **dict.fromkeys((
-        "window_name", "window_id", "window_number_of_row", "window_selected_functions", "window_compose_functions",
-        "window_object", "window_semantic_module", "window_filter_module", "window_operation", "window_end_time",
-        "cfg4d", "cfg4dlink", "cfg4dstatistic", "cfg4dparam",
-    ), ANY),
-    **dict.fromkeys((
-        "window_position_x", "window_position_y", "window_width", "window_height", "window_pixel_size",
-        "window_labels_to_draw", "window_object_axis_position", "window_punctual_color_window", "window_synchronize",
-    ), _WHOLE),
-    **dict.fromkeys((
-        "window_comm_lines_enabled", "window_flags_enabled", "window_noncolor_mode", "window_custom_color_enabled",
-        "window_semantic_scale_min_at_zero", "window_open", "window_logical_filtered", "window_physical_filtered",
-        "window_intracomms_enabled", "window_intercomms_enabled", "window_comm_fromto", "window_comm_tagsize",
-        "window_comm_typeval",
-    ), _SWITCH),
-    **dict.fromkeys((
-        "window_maximum_y", "window_minimum_y", "window_begin_time_relative", "window_end_time_relative",
-        "window_scale_relative", "window_begin_time", "window_stop_time",
-    ), NUMBER),
-    **dict.fromkeys(("window_drawmode", "window_drawmode_rows"), _DRAW_MODE),
-    **dict.fromkeys(("window_factors", "window_shifts"), _TWO_NUMBERS),
-    "window_compute_y_max": Key("true or false", "(true|false)?"),
-    "window_type": Key("single or composed", "single|composed"),
-    "window_identifiers": Key("the numbers of two windows", r"\d{1,9} \d{1,9}"),
-    "window_zoom_objects": Key("the numbers of two rows", r"\d{1,9} \d{1,9}"),
-    "window_color_mode": Key(
-        "a colour mode", "window_in_(code|(null_|alternative_)?gradient|punctual|fused_lines)_mode"
-    ),
-    "window_gradient_function": Key("a gradient function", "gradient_function_(linear|steps|log|exp)"),
-    "window_custom_color_palette": Key("a palette {value:red,green,blue},{...}", f"{_COLOUR}(,{_COLOUR})*"),
-    "window_units": Key("a unit of time", "(Nano|Micro|Milli)seconds|Seconds|Minutes|Hours|Days"),
-    "window_level": Key(f"a level ({', '.join(WINDOW_LEVELS)})", "|".join((*WINDOW_LEVELS, "ptask"))),
-}  # fmt: skip
-
-HISTOGRAM_KEYS: Mapping[str, Key] = {f"Analyzer2D.{name}:": rule for name, rule in {
-    **dict.fromkeys(("Name", "Accumulator", "UseCustomDelta", "Statistic"), ANY),
-    **dict.fromkeys((
-        "X", "Y", "Width", "Height", "ControlWindow", "DataWindow", "3D_ControlWindow", "NumColumns", "PixelSize",
-        "Synchronize",
-    ), _WHOLE),
-    **dict.fromkeys((
-        "HideCols", "SortCols", "SortReverse", "ComputeYScale", "ComputeYScaleZero", "UseFixedDelta",
-        "ComputeGradient", "CodeColor", "ShowOnlyTotals", "ShortHeaderLabels", "AccumulateByControlWindow",
-        "RelativeTime", "Color", "SemanticColor", "CalculateAll",
-    ), _HISTOGRAM_SWITCH),
-    **dict.fromkeys((
-        "Minimum", "Maximum", "Delta", "MinimumGradient", "MaximumGradient", "3D_Minimum", "3D_Maximum", "3D_Delta",
-        "3D_FixedValue",
-    ), NUMBER),
-    **dict.fromkeys(("DrawModeObjects", "DrawModeColumns"), _DRAW_MODE),
-    "HorizVert": Key("Horizontal or Vertical", "Horizontal|Vertical"),
-    "Zoom": Key("Enabled or Disabled", "Enabled|Disabled"),
-    "SortCriteria": Key("a way to sort columns", "Average|Total|Maximum|Minimum|Stdev|Avg/Max|Custom"),
-    "Parameters": Key("4 and four numbers", f"4( {_FLOAT}){{4}}"),
-    "AnalysisLimits": Key("Alltrace, Allwindow or Region", "Alltrace|Allwindow|Region"),
-    "Objects": Key("All or numbers of rows: 0,1,2", r"All|\d{1,9}(,\d{1,9})*"),
-    "ColorMode": Key("a colour mode of histograms", "window_in_(code|(null_|alternative_)?gradient)_mode"),
-}.items()} | {"Analyzer3D.ComputeYScale:": _HISTOGRAM_SWITCH}  # fmt: skip
+NUMBER = re.compile(r"-?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
