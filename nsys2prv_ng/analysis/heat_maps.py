@@ -20,14 +20,8 @@ from nsys2prv_ng.analysis.gpus.waiting import sweep_gpu_waits
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import list_rows
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
+from nsys2prv_ng.intervals import step_functions
 from nsys2prv_ng.intervals.states import FlatStates, flatten, overlay, sum_held, sum_states
-from nsys2prv_ng.intervals.step_functions import (
-    StepFunction,
-    cut_to_windows,
-    mark_inside,
-    measure_durations,
-    split_at_steps,
-)
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.tree import group_reports_by_task
 
@@ -77,7 +71,7 @@ def find_lateness(job: Job, waits: Waits, edges: IntArray) -> Map:
     row = job.new_row[np.concatenate([waits.row[parted], waits.culprit[blamed]])]
     time = np.concatenate([waits.begin[parted], waits.culprit_begin[blamed]])
     margin = np.concatenate([np.zeros(parted.size, np.int64), waits.margin[blamed]])
-    inside = (time >= edges[0]) & (time <= edges[-1]) & mark_inside(time, time, job.scope.measured)
+    inside = (time >= edges[0]) & (time <= edges[-1]) & step_functions.mark_inside(time, time, job.scope.measured)
     task, margin = job.tree.task_of_row[row[inside]], margin[inside]
     bins = np.searchsorted(edges[:-1], time[inside], "right") - 1
     over_ranks = job.new_row[waits.row]
@@ -135,7 +129,7 @@ def find_largest_memory(job: Job, devices: Devices, plan: WindowPlan, edges: Int
     """
     found: dict[int, FloatArray] = {}
     for row, time, level in load_memory(job, devices.rows):
-        lasts = measure_durations(row, time)
+        lasts = step_functions.measure_durations(row, time)
         for number in np.unique(row).tolist():
             low, high = np.searchsorted(row, [number, number + 1])
             captures = plan.unite_captures(devices.find_reports(np.array([number]))) or [
@@ -160,11 +154,11 @@ def _find_largest(
     """Return the largest level of intervals, begin <= end (ns), in each bin, within captures and windows."""
     for limits in (captures, windows, [(int(edges[0]), int(edges[-1]))]):
         if limits:
-            index, _, begin, end = cut_to_windows(begin, end, limits)
+            index, _, begin, end = step_functions.cut_to_windows(begin, end, limits)
             level = level[index]
-    bins = StepFunction(edges[:-1], np.arange(edges.size - 1))
+    bins = step_functions.StepFunction(edges[:-1], np.arange(edges.size - 1))
     long = begin < end
-    pieces = split_at_steps(begin[long], end[long], bins)
+    pieces = step_functions.split_at_steps(begin[long], end[long], bins)
     largest = np.full(edges.size - 1, np.nan)
     np.fmax.at(largest, pieces.value, level[long][pieces.interval])
     return largest
@@ -215,7 +209,7 @@ def find_span(job: Job, waits: Waits, *, gpus: bool) -> tuple[int, int]:
 def list_gpu_states(job: Job, waits: Waits) -> Iterator[FlatStates]:
     """Yield the states of each group of GPUs, ordered by row of the trace and time."""
     for changes in sweep_gpu_waits(job, waits):
-        end = changes.time + measure_durations(changes.row, changes.time)
+        end = changes.time + step_functions.measure_durations(changes.row, changes.time)
         known = changes.value > 0
         yield FlatStates(changes.row[known], changes.time[known], end[known], changes.value[known])
 
@@ -241,7 +235,7 @@ def _load_host_states(
             captured.append((row, low, high))
     captured_row, begin, end = np.array(captured, np.int64).reshape(-1, 3).T
     if job.scope.windows:
-        index, _, begin, end = cut_to_windows(begin, end, job.scope.windows)
+        index, _, begin, end = step_functions.cut_to_windows(begin, end, job.scope.windows)
         captured_row = captured_row[index]
     calls = load_host_calls(job, group, main)
     state = np.where(calls.state == IN_MPI, MPI_NOT_SPLIT, np.where(calls.state == IN_CUDA, CUDA, OWN_CODE))
@@ -261,5 +255,5 @@ def _split_calls(job: Job, waits: Waits) -> FlatStates:
     state = np.repeat([MPI_WAITING, MPI_MOVING], split.size)
     index = np.arange(state.size)
     if job.scope.windows:
-        index, _, begin, end = cut_to_windows(begin, end, job.scope.windows)
+        index, _, begin, end = step_functions.cut_to_windows(begin, end, job.scope.windows)
     return flatten(np.tile(row, 2)[index], begin, end, state[index])

@@ -12,15 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.gpus.metrics import (
-    MetricsByRow,
-    MetricSums,
-    PartsOfTime,
-    Samples,
-    add_samples,
-    add_sums,
-    make_samples,
-)
+from nsys2prv_ng.analysis.gpus import metrics
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import families
@@ -33,25 +25,29 @@ def list_network_reports(job: Job) -> list[int]:
     return [n for n, report in enumerate(job.reports) if any(report.runs((source_names.NETWORK_METRICS,)))]
 
 
-def measure_network_metrics(job: Job, is_wanted: Callable[[EventType], bool], part: PartsOfTime) -> list[MetricSums]:
+def measure_network_metrics(
+    job: Job, is_wanted: Callable[[EventType], bool], part: metrics.PartsOfTime
+) -> list[metrics.MetricSums]:
     """Return the wanted metrics of cards and switches, ordered by row, name and unit.
 
     Each worker has the records of one report in memory.
     """
 
-    def measure(number: int) -> MetricsByRow:
-        found: MetricsByRow = {}
+    def measure(number: int) -> metrics.MetricsByRow:
+        found: metrics.MetricsByRow = {}
         for sampled, pattern_of_handle in _list_samples(job, number, is_wanted):
-            add_samples(found, sampled, pattern_of_handle, job.scope.measured, [part])
+            metrics.add_samples(found, sampled, pattern_of_handle, job.scope.measured, [part])
         return found
 
-    merged: MetricsByRow = {}
+    merged: metrics.MetricsByRow = {}
     for found in job.engine.map(measure, list_network_reports(job)):
-        add_sums(merged, found)
+        metrics.add_sums(merged, found)
     return [merged[key] for key in sorted(merged) if merged[key].ns]
 
 
-def _list_samples(job: Job, number: int, is_wanted: Callable[[EventType], bool]) -> Iterator[tuple[Samples, IntArray]]:
+def _list_samples(
+    job: Job, number: int, is_wanted: Callable[[EventType], bool]
+) -> Iterator[tuple[metrics.Samples, IntArray]]:
     """Yield the samples of each row of a report, and for each of its types 0 if it is wanted, otherwise -1."""
     report = job.reports[number]
     kinds = report.labels.types
@@ -62,4 +58,4 @@ def _list_samples(job: Job, number: int, is_wanted: Callable[[EventType], bool])
     for row in np.unique(rows[has_wanted & (rows >= 0)]).tolist():
         lines = np.flatnonzero(has_wanted & (rows == row))
         lines = lines[np.argsort(records.time[lines], kind="stable")]
-        yield make_samples(job, number, row, records, lines, breaks_at_gaps=True), np.where(wanted, 0, -1)
+        yield metrics.make_samples(job, number, row, records, lines, breaks_at_gaps=True), np.where(wanted, 0, -1)

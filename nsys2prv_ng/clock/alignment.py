@@ -16,20 +16,11 @@ import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import take_groups
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
+from nsys2prv_ng.clock import matches as node_matches
 from nsys2prv_ng.clock.alignment_table import Alignment, NodeClock, read_table
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.clock.chains import fit_clocks
 from nsys2prv_ng.clock.fit import UTC, ClockFit, fit_sets, make_lines
-from nsys2prv_ng.clock.matches import (
-    Lines,
-    Matches,
-    Violations,
-    find_violations,
-    list_crossings,
-    match_evidence,
-    match_reports,
-    move_within_bounds,
-)
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.operations.matching import Operations
 from nsys2prv_ng.operations.parts import Evidence
@@ -69,7 +60,7 @@ def uses_collectives(way: str | Path) -> bool:
     return way in (AUTO, COLLECTIVES)
 
 
-def match_reports_on_utc(reports: Sequence[ReportClock]) -> tuple[Operations, Matches]:
+def match_reports_on_utc(reports: Sequence[ReportClock]) -> tuple[Operations, node_matches.Matches]:
     """Return the collectives of all reports and the evidence on clocks; times count from the first report."""
     _, offsets = find_offsets(reports)
     return match_by_node([r.evidence for r in reports], [r.node for r in reports], offsets)
@@ -82,7 +73,7 @@ def find_offsets(reports: Sequence[ReportClock]) -> tuple[int, list[int]]:
 
 
 def align_clocks(
-    way: str | Path, reports: Sequence[ReportClock], names: Sequence[str], matches: Matches | None = None
+    way: str | Path, reports: Sequence[ReportClock], names: Sequence[str], matches: node_matches.Matches | None = None
 ) -> tuple[Alignment, list[ClockMap]]:
     """Return the corrections of the nodes with these names, and the map of each report to the common clock.
 
@@ -128,22 +119,22 @@ def _read_alignment(path: Path, base: int, nodes: list[NodeClock]) -> Alignment:
 
 
 def fit_from_matches(
-    way: str, matches: Matches, base: int, names: Sequence[str], nodes: list[NodeClock] | None = None
+    way: str, matches: node_matches.Matches, base: int, names: Sequence[str], nodes: list[NodeClock] | None = None
 ) -> Alignment:
     """Fit corrections to matched operations, whose times are UTC relative to `base` (ns).
 
     `nodes`: the clocks to correct, by default uncorrected clocks with these names.
     """
     fits = fit_clocks(matches, names, always=way == COLLECTIVES)
-    before = find_violations(matches, make_lines(len(names)))
+    before = node_matches.find_violations(matches, make_lines(len(names)))
     limit, fixed = np.zeros(len(names)), np.ones(len(names), np.bool_)
     corrected = [fit for fit in fits if fit.model != UTC]
     for fit in corrected:
         limit[fit.domains] = np.fmax(fit.bound, fit.scale)
         fixed[fit.domains[1:]] = False
-    lines = move_within_bounds(matches, make_lines(len(names), corrected), limit, fixed)
+    lines = node_matches.move_within_bounds(matches, make_lines(len(names), corrected), limit, fixed)
     nodes = nodes or [NodeClock(name) for name in names]
-    alignment = Alignment(way, base, nodes, before, find_violations(matches, lines))
+    alignment = Alignment(way, base, nodes, before, node_matches.find_violations(matches, lines))
     for fit in fits:
         _describe(alignment, fit, lines)
     alignment.warnings += _list_warnings(way, fits, alignment.after, nodes)
@@ -166,7 +157,7 @@ def _note_evidence(alignment: Alignment, fitted: ClockFit, bound: FloatArray) ->
     return nodes
 
 
-def _judge(alignment: Alignment, matches: Matches, names: Sequence[str]) -> None:
+def _judge(alignment: Alignment, matches: node_matches.Matches, names: Sequence[str]) -> None:
     """Store in a given alignment how far it is from the evidence, at most."""
     given = make_lines(len(names))
     for domain, node in enumerate(alignment.nodes):
@@ -179,11 +170,11 @@ def _judge(alignment: Alignment, matches: Matches, names: Sequence[str]) -> None
             difference = fit.offset + fit.drift * (time - fit.since) - applied
             apart = np.maximum(apart, np.abs(difference - difference[0]))
         _note_evidence(alignment, fit, fit.bound + apart)
-    alignment.before = find_violations(matches, make_lines(len(names)))
-    alignment.after = find_violations(matches, given)
+    alignment.before = node_matches.find_violations(matches, make_lines(len(names)))
+    alignment.after = node_matches.find_violations(matches, given)
 
 
-def _describe(alignment: Alignment, fitted: ClockFit, lines: Lines) -> None:
+def _describe(alignment: Alignment, fitted: ClockFit, lines: node_matches.Lines) -> None:
     for i, node in enumerate(_note_evidence(alignment, fitted, fitted.bound)):
         if fitted.model != UTC:
             offset = int(np.rint(lines.offset[fitted.domains[i]]))
@@ -199,7 +190,9 @@ def _get_finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _list_warnings(way: str, fits: Sequence[ClockFit], after: Violations, nodes: Sequence[NodeClock]) -> list[str]:
+def _list_warnings(
+    way: str, fits: Sequence[ClockFit], after: node_matches.Violations, nodes: Sequence[NodeClock]
+) -> list[str]:
     warnings = []
     names = [node.name for node in nodes]
     clocks = sorted({node.clock for node in nodes})
@@ -250,13 +243,13 @@ MOST_RESIDUAL_NS = 100e3
 
 def match_by_node(
     evidence: Sequence[Evidence], domains: Sequence[int], offsets: Sequence[int]
-) -> tuple[Operations, Matches]:
+) -> tuple[Operations, node_matches.Matches]:
     """Match the evidence of all reports; by order alone, match only kernels that may belong to one communicator.
 
     Other kernels are matched within each node. Arguments and result are as in `match_evidence`; `unlike` of the
     matches counts the rejected operations over nodes.
     """
-    operations, matches = match_evidence(evidence, domains, offsets)
+    operations, matches = node_matches.match_evidence(evidence, domains, offsets)
     unlike = _find_unlike(operations, matches, max(domains, default=0) + 1)
     if not unlike.size:
         return operations, matches
@@ -264,7 +257,7 @@ def match_by_node(
     used = np.unique(operations.table.communicator[leader])
     names = {operations.table.communicators[number] for number in used.tolist()}
     apart = [_name_by_node(part, domain, names) for part, domain in zip(evidence, domains, strict=True)]
-    operations, rest = match_evidence(apart, domains, offsets)
+    operations, rest = node_matches.match_evidence(apart, domains, offsets)
     return operations, replace(rest, unlike=int(np.isin(matches.group, unlike).sum()))
 
 
@@ -277,7 +270,7 @@ def _name_by_node(evidence: Evidence, domain: int, names: set[str]) -> Evidence:
     return replace(evidence, collectives=tables)
 
 
-def _find_unlike(operations: Operations, matches: Matches, domains: int) -> IntArray:
+def _find_unlike(operations: Operations, matches: node_matches.Matches, domains: int) -> IntArray:
     """Return the groups that were matched by order over nodes and do not behave like one communicator."""
     known = operations.table.has_communicator[operations.leader] if len(operations) else np.zeros(0, np.bool_)
     rejected = []
@@ -288,7 +281,7 @@ def _find_unlike(operations: Operations, matches: Matches, domains: int) -> IntA
     return np.array(rejected, np.int64)
 
 
-def _show_entering(operations: Operations, group: int) -> Matches:
+def _show_entering(operations: Operations, group: int) -> node_matches.Matches:
     """Return the operations of a group as if their communicator were known."""
     is_member = operations.group == group
     first, rows = take_groups(operations.first, np.flatnonzero(is_member))
@@ -300,13 +293,13 @@ def _show_entering(operations: Operations, group: int) -> Matches:
         members=operations.members[is_member],
         part=operations.part[rows],
     )
-    return match_reports(list_crossings(part))
+    return node_matches.match_reports(node_matches.list_crossings(part))
 
 
-def _behaves(matches: Matches, domains: int) -> bool:
+def _behaves(matches: node_matches.Matches, domains: int) -> bool:
     """Return whether operations between domains behave like operations of one communicator."""
     fits = fit_sets(matches, [str(domain) for domain in range(domains)], always=True)
     if any((fit.median > MOST_RESIDUAL_NS).any() for fit in fits):
         return False
-    violations = find_violations(matches, make_lines(domains, fits))
+    violations = node_matches.find_violations(matches, make_lines(domains, fits))
     return violations.broken <= (1 - LEAST_CAUSAL) * violations.checked

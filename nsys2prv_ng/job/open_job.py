@@ -15,18 +15,8 @@ import numpy as np
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.clock.alignment_table import Alignment
 from nsys2prv_ng.clock.domains import find_doubtful_hosts, find_mixed_hosts
+from nsys2prv_ng.job import placement
 from nsys2prv_ng.job.dropping import cut_result, drop_repeated_samples, drop_unselected_rows, prune_tree, select_rows
-from nsys2prv_ng.job.placement import (
-    AlignedReports,
-    align_reports,
-    close_unended,
-    cut_idle_ends,
-    measure_gpu_time,
-    measure_limits,
-    refuse_several_jobs,
-    rewrite_records,
-    show_captures_if_empty,
-)
 from nsys2prv_ng.job.scope import Scope, choose_scope
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.objects.tasks import ReportPlaces, find_missing_ranks
@@ -129,13 +119,15 @@ def open_job(
         options = opened.options
         refuse_absent(opened.read, options.named_sources)
         count = len(opened.read) + len(opened.skipped)
-        aligned = align_reports(opened.read, options.align, choose_evidence(options, reports=len(opened.read)))
+        aligned = placement.align_reports(
+            opened.read, options.align, choose_evidence(options, reports=len(opened.read))
+        )
         opened.read.clear()  # also frees the parts of operations, which are matched now
         # A user who gives a single report has chosen it among the reports of the ranks.
         yield _place_reports(aligned, opened, checks_ranks=count > 1 or opened.is_all)
 
 
-def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ranks: bool) -> Job:
+def _place_reports(aligned: placement.AlignedReports, opened: OpenedReports, *, checks_ranks: bool) -> Job:
     """Take aligned reports through the stages of placement and join them.
 
     The stages change the records of the reports in the store, so their order matters:
@@ -149,28 +141,28 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
     reports, store, engine, options = aligned.reports, opened.store, opened.engine, opened.options
     selection = options.selection
 
-    is_empty = show_captures_if_empty(reports, store)
+    is_empty = placement.show_captures_if_empty(reports, store)
     drop_repeated_samples(reports, store, engine)
 
     parts = [ReportPlaces(report.metadata, report.places, report.node, *report.find_capture()) for report in reports]
     whole = build_tree(parts, aligned.node_names, fold_threads=selection.folds_threads)
     if not options.several_jobs:
-        refuse_several_jobs(reports, whole)
+        placement.refuse_several_jobs(reports, whole)
     kept = select_rows(whole, selection)
     drop_unselected_rows(reports, whole, kept, store, engine)
 
-    cut_idle_ends(reports, whole, store, engine)
-    limits = measure_limits(reports)
+    placement.cut_idle_ends(reports, whole, store, engine)
+    limits = placement.measure_limits(reports)
     steps = None
     if options.find_waits or selection.step or selection.restricts_steps:
         # A range without an end is not a step.
         steps = find_steps(reports, whole, store, limits.last - limits.first, engine, selection.step)
-    close_unended(reports, limits.last, store)
+    placement.close_unended(reports, limits.last, store)
     spans = [report.spans() for report in reports]
     ranges = [report.clock(result.windows) for report in reports for result in report.results.values()]
-    gpu_time = measure_gpu_time(reports, whole) if selection.only_gpus else None
+    gpu_time = placement.measure_gpu_time(reports, whole) if selection.only_gpus else None
     scope = choose_scope(selection, steps, limits, ranges, gpu_time)
-    rewrite_records(reports, whole, selection, scope.windows, store, engine)
+    placement.rewrite_records(reports, whole, selection, scope.windows, store, engine)
 
     joined = join_sources(reports, aligned.to_join, whole, kept, options.sources, scope.shown, store)
     aligned.to_join.clear()
@@ -203,7 +195,7 @@ def _place_reports(aligned: AlignedReports, opened: OpenedReports, *, checks_ran
 
 def find_gpu_time(job: Job) -> tuple[int, int] | None:
     """Return when the GPUs work, in ns from time 0 of the trace; None if they do not work."""
-    found = measure_gpu_time(job.reports, job.tree)
+    found = placement.measure_gpu_time(job.reports, job.tree)
     return None if found is None else (found[0] - job.scope.origin, found[1] - job.scope.origin)
 
 
@@ -213,7 +205,7 @@ def store_derived(joined: JoinResult, job: Job) -> None:
 
 
 def _collect_warnings(
-    aligned: AlignedReports, tree: ObjectTree, joined: Sequence[JoinResult], *, checks_ranks: bool
+    aligned: placement.AlignedReports, tree: ObjectTree, joined: Sequence[JoinResult], *, checks_ranks: bool
 ) -> tuple[str, ...]:
     """Return warnings about objects, clocks, ranks without a report, CUDA graphs, and data that nsys lost."""
     reports = aligned.reports

@@ -14,13 +14,7 @@ from nsys2prv_ng.intervals.device_sweep import COMPUTE, MEMORY, WHOLE_GRAPH, add
 from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.reading.opened_events import (
-    ABSENT,
-    OpenedEvents,
-    load_opened_events,
-    load_source_records,
-    number_lines,
-)
+from nsys2prv_ng.reading import opened_events
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.report.diagnostics import AS_WHOLE, BY_NODE
@@ -45,7 +39,7 @@ class Launches(NamedTuple):
 
 def load_launches(report: ReportRecords, store: Store) -> Launches:
     """Return the launches of a report."""
-    lines = load_source_records(report, source_names.LAUNCH_LINES, store)
+    lines = opened_events.load_source_records(report, source_names.LAUNCH_LINES, store)
     words = lines.first[:-1]
     place, begin = lines.handle[words].astype(np.int64), lines.value[words + 1]
     order = np.lexsort((lines.place, lines.time))
@@ -79,7 +73,7 @@ _TYPES = {  # unless they are communication
 _HOST_TYPES = {source_names.HOST_FUNCTIONS: {types.HOST_FUNCTION: HOST_FUNCTION}}
 
 
-def mark_communication(events: OpenedEvents) -> BoolArray:
+def mark_communication(events: opened_events.OpenedEvents) -> BoolArray:
     """Mark the kernels and copies that are communication, among the events of their source."""
     return communication.mark_communication(events.get_values(types.KERNEL_CLASS))
 
@@ -89,9 +83,12 @@ def load_device_operations(report: ReportRecords, store: Store, *, host_function
     names: list[str] = []
     columns: list[tuple[IntArray, ...]] = [tuple(np.zeros(0, np.int64) for _ in range(6))]
     for source, kinds in {**_TYPES, **(_HOST_TYPES if host_functions else {})}.items():
-        events = load_opened_events(report, source, store)
-        is_node, communicates = events.get_values(types.GRAPH_NODE_ID) != ABSENT, mark_communication(events)
-        numbered = number_lines(events, kinds, names)
+        events = opened_events.load_opened_events(report, source, store)
+        is_node, communicates = (
+            events.get_values(types.GRAPH_NODE_ID) != opened_events.ABSENT,
+            mark_communication(events),
+        )
+        numbered = opened_events.number_lines(events, kinds, names)
         for kind, (rows, name) in zip(kinds.values(), numbered, strict=True):
             times = events.begin[rows], events.end[rows]
             kinds_of_rows = add_communication(np.full(rows.size, kind, np.int64), communicates[rows])

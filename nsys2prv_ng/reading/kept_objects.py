@@ -267,7 +267,7 @@ class _Reader(_Form):
             self._known[key] = array.reshape(key[1]).copy()
             self.end = max(self.end, begin + array.nbytes + -array.nbytes % _ALIGNED)
         array = self._known[key]
-        if not np.issubdtype(array.dtype, _get_family(scalar)):
+        if not np.issubdtype(array.dtype, (np.signedinteger if scalar is np.int64 else scalar)):
             raise ValueError(f"an array of {array.dtype} is none of {scalar}")
         return array
 
@@ -287,8 +287,3 @@ def _read_dtype(name: Any) -> np.dtype[Any]:
     if dtype.kind not in _KINDS or not dtype.isnative or not dtype.itemsize:
         raise ValueError(f"{name} is not a type of numbers or texts")
     return dtype
-
-
-def _get_family(scalar: Any) -> Any:
-    """Return the numpy types that may stand for a declared one: compiled functions take integers of any size."""
-    return np.signedinteger if scalar is np.int64 else scalar

@@ -20,20 +20,10 @@ from typing import TypeVar
 import pyarrow as pa
 
 from nsys2prv_ng.errors import ReportError, TranslationError
+from nsys2prv_ng.report import nsys as nsys_program
 from nsys2prv_ng.report.database import Database, load_reader, open_database
 from nsys2prv_ng.report.export_settings import CAPTURE, EXPORT_TABLES, is_normalised, names_vclock, read_export_settings
 from nsys2prv_ng.report.formats import EXPORT_FORMATS, PARQUET, SQLITE, TABLE_SUFFIXES, ExportFormat
-from nsys2prv_ng.report.nsys import (
-    NORMALISE,
-    Children,
-    NoLocksError,
-    Nsys,
-    describe_failure,
-    knows_vclock,
-    parse_release,
-    read_export_help,
-    wrote_incompletely,
-)
 from nsys2prv_ng.value_class import ValueClass
 
 # Options that make newer versions keep data that they drop by default, and the entry in the export's metadata that
@@ -57,7 +47,7 @@ class _About(ValueClass):
         return any(self.values.get(name) for name in _CHOSEN)
 
 
-def find_export(report: Path, out_folder: Path, nsys: Nsys | None) -> Path | None:
+def find_export(report: Path, out_folder: Path, nsys: nsys_program.Nsys | None) -> Path | None:
     """Return an existing good export in any format; None if there is none.
 
     Its name is the report's stem with the ending of its format. It is beside the report or in `out_folder`, where the
@@ -75,8 +65,8 @@ def find_export(report: Path, out_folder: Path, nsys: Nsys | None) -> Path | Non
 def make_export(
     report: Path,
     out_folder: Path,
-    nsys: Nsys | None,
-    children: Children | None = None,
+    nsys: nsys_program.Nsys | None,
+    children: nsys_program.Children | None = None,
     on_output: OnOutput = lambda _: None,
     *,
     keep: bool = True,
@@ -95,7 +85,7 @@ def make_export(
     beside, elsewhere = _make_stems(report, out_folder)
     if nsys is None:
         raise _make_no_nsys_error(report, beside)
-    maker = _Maker(report, nsys, children or Children(), on_output, tmp)
+    maker = _Maker(report, nsys, children or nsys_program.Children(), on_output, tmp)
     if keep and (made := maker.make(beside)):
         return made
     _make_folder(report, out_folder)
@@ -110,8 +100,8 @@ class _Maker(ValueClass):
     """Maker of the export of one report."""
 
     report: Path
-    nsys: Nsys
-    children: Children
+    nsys: nsys_program.Nsys
+    children: nsys_program.Children
     on_output: OnOutput
     tmp: Path | None
 
@@ -131,7 +121,7 @@ class _Maker(ValueClass):
             made = work / target.name
             try:
                 self._export_whole(format, made)
-            except NoLocksError:
+            except nsys_program.NoLocksError:
                 self._export_elsewhere(format, made)
             self._put(made, target, work)
         except OSError as error:
@@ -145,7 +135,9 @@ class _Maker(ValueClass):
     def _find_place(self, stem: Path) -> tuple[ExportFormat, Path]:
         """Return the first format that nsys offers whose place is free, and that place."""
         offered = [
-            format for format in EXPORT_FORMATS if format.type in read_export_help(self.nsys.path) or format is SQLITE
+            format
+            for format in EXPORT_FORMATS
+            if format.type in nsys_program.read_export_help(self.nsys.path) or format is SQLITE
         ]
         for format in offered:
             target = _locate_export(stem, format)
@@ -177,7 +169,7 @@ class _Maker(ValueClass):
         self._export(format, output)
         if _lacks_vclock(output, self.nsys):
             _remove(output)
-            self._export(format, output, f"{NORMALISE}=true")
+            self._export(format, output, f"{nsys_program.NORMALISE}=true")
         if format.is_folder:
             self._add_capture(output, _locate_export(output.with_name("capture"), SQLITE))
 
@@ -185,16 +177,16 @@ class _Maker(ValueClass):
         """Let nsys write `output`. Raises TranslationError if it is missing, or not whole without `is_part`."""
         command = [str(self.nsys.path), "export", "--type", format.type, "--force-overwrite", "true"]
         command += ["--output", str(output)]
-        command += [f"{option}=true" for option in _COMPLETE if option in read_export_help(self.nsys.path)]
+        command += [f"{option}=true" for option in _COMPLETE if option in nsys_program.read_export_help(self.nsys.path)]
         code, text = self.children.run([*command, *options, str(self.report)], on_output=self.on_output)
-        if code or wrote_incompletely(text) or not (is_part or _is_whole(output)):
-            raise describe_failure(self.report, self.nsys, code, text)
+        if code or nsys_program.wrote_incompletely(text) or not (is_part or _is_whole(output)):
+            raise nsys_program.describe_failure(self.report, self.nsys, code, text)
 
     def _add_capture(self, folder: Path, apart: Path) -> None:
         """Add the table that only SQLite exports have. Exporting it alone takes a tenth of the time."""
         suffix, names = next(path.suffix for path in folder.iterdir()), ("name", "value")
         target = folder / (CAPTURE + suffix)
-        if target.exists() or "--tables" not in read_export_help(self.nsys.path):
+        if target.exists() or "--tables" not in nsys_program.read_export_help(self.nsys.path):
             return
         self._export(SQLITE, apart, "--tables=META_DATA_.*", is_part=True)
         with closing(load_reader(apart)(apart)) as tables:
@@ -228,12 +220,12 @@ class _Maker(ValueClass):
         )
 
 
-def _lacks_vclock(export: Path, nsys: Nsys) -> bool:
+def _lacks_vclock(export: Path, nsys: nsys_program.Nsys) -> bool:
     """Return whether an export has system clock times although this nsys can export vClock times.
 
     It can if the report was captured with vClock.
     """
-    if not knows_vclock(nsys):
+    if not nsys_program.knows_vclock(nsys):
         return False
     about = _read_about(export)
     return about is not None and not is_normalised(about.values) and bool(_look_into(export, names_vclock))
@@ -257,7 +249,7 @@ def _locate_export(stem: Path, format: ExportFormat) -> Path:
     return stem.with_name(stem.name + format.ending)
 
 
-def _is_good(export: Path, report: Path, nsys: Nsys | None) -> bool:
+def _is_good(export: Path, report: Path, nsys: nsys_program.Nsys | None) -> bool:
     if not export.exists() or _find_time(export) <= report.stat().st_mtime_ns:
         return False
     about = _read_about(export)
@@ -265,9 +257,9 @@ def _is_good(export: Path, report: Path, nsys: Nsys | None) -> bool:
         return False
     if nsys is None:
         return True
-    if parse_release(about.values.get("EXPORT_PRODUCT_VERSION", "")) != nsys.release:
+    if nsys_program.parse_release(about.values.get("EXPORT_PRODUCT_VERSION", "")) != nsys.release:
         return False
-    offered = read_export_help(nsys.path)
+    offered = nsys_program.read_export_help(nsys.path)
     if export.is_dir() and "--tables" in offered and CAPTURE not in about.tables:
         return False
     if _lacks_vclock(export, nsys):

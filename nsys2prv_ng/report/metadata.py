@@ -16,18 +16,8 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import escape_unprintable
+from nsys2prv_ng.report import export_settings
 from nsys2prv_ng.report.database import NULL, Among, Database
-from nsys2prv_ng.report.export_settings import (
-    CAPTURE,
-    FARTHEST,
-    SYSTEM,
-    check_parts,
-    check_schema_version,
-    read_export_settings,
-    read_exported_times,
-    read_integer,
-    read_time,
-)
 from nsys2prv_ng.report.gpus import Gpu, find_gpus
 from nsys2prv_ng.report.nvtx_payload import PayloadLayout, read_payload_tables
 from nsys2prv_ng.value_class import ValueClass
@@ -123,7 +113,7 @@ class Metadata(ValueClass):
     begin: int = 0
     gpu_of_ordinal: dict[int, int] = field(default_factory=dict)
     gpu_clock_error: int = 0
-    clock: str = SYSTEM
+    clock: str = export_settings.SYSTEM
     warnings: list[str] = field(default_factory=list)
     rank_variable: str = ""
     """The variable of the rank that comes before the others in this job (`choose_rank_variable`)."""
@@ -131,7 +121,7 @@ class Metadata(ValueClass):
     @property
     def end(self) -> int:
         """Timestamp (ns) at which the capture ended; FARTHEST if that is not known."""
-        return self.begin + self.duration if self.duration > 0 else FARTHEST
+        return self.begin + self.duration if self.duration > 0 else export_settings.FARTHEST
 
     def number(self, variable: str) -> int | None:
         """Return the number in a variable of the captured environment; None if it is not a number."""
@@ -225,14 +215,14 @@ class Strings:
 
 def read_metadata(database: Database, strings: Strings) -> Metadata:
     """Read all metadata of an export; fields that its schema version lacks stay empty."""
-    exported = read_export_settings(database)
+    exported = export_settings.read_export_settings(database)
     system_values = dict(database.read_pairs("TARGET_INFO_SYSTEM_ENV"))
     start = database.read_objects("TARGET_INFO_SESSION_START_TIME", ["utcEpochNs", "systemClockNs"])
-    utc, system_clock = (read_time(next(iter(column), None)) for column in start.values())
+    utc, system_clock = (export_settings.read_time(next(iter(column), None)) for column in start.values())
 
     details = database.read_objects("ANALYSIS_DETAILS", ["duration"])
     threads = _read_thread_names(database, strings)
-    utc_of_zero, clock = read_exported_times(database, utc, exported)
+    utc_of_zero, clock = export_settings.read_exported_times(database, utc, exported)
     environment = _read_environment(database, str(system_values.get("DeviceEnvironment") or ""))
     gpus, gpu_of_device, gpu_of_ordinal = find_gpus(
         _list_rows(database, "TARGET_INFO_GPU", ["id"], ["cuDevice", "name", "uuid", "busLocation"]),
@@ -245,7 +235,7 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
         host=escape_unprintable(str(system_values.get("Hostname") or "unknown host")),
         utc_of_zero=utc_of_zero,
         begin=0 if utc is None or utc_of_zero is None else utc - utc_of_zero,
-        duration=max((read_time(duration) or 0 for duration in details["duration"]), default=0),
+        duration=max((export_settings.read_time(duration) or 0 for duration in details["duration"]), default=0),
         boot_utc=utc - system_clock if utc is not None and system_clock is not None else None,
         environment=environment,
         processes={
@@ -262,7 +252,10 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
     )
     if utc_of_zero is None:
         metadata.warnings.append("it does not say when it was captured: its time is not aligned with other reports")
-    metadata.warnings += [*check_schema_version(metadata.schema_version), *check_parts(exported)]
+    metadata.warnings += [
+        *export_settings.check_schema_version(metadata.schema_version),
+        *export_settings.check_parts(exported),
+    ]
     if database.ignored:
         metadata.warnings.append(f"tables {', '.join(database.ignored)} are not read, only those without a version")
     return metadata
@@ -272,7 +265,7 @@ def _read_environment(database: Database, device_environment: str) -> dict[str, 
     """Return the allowed variables of the captured environment."""
     between = "\0" if "\0" in device_environment else ";"  # NUL up to 2022
     variables = dict(entry.split("=", 1) for entry in device_environment.split(between) if "=" in entry)
-    for name, value in database.read_pairs(CAPTURE):
+    for name, value in database.read_pairs(export_settings.CAPTURE):
         if name.endswith(":ENVIRONMENT_VARIABLE") and "=" in str(value):
             variable, content = str(value).split("=", 1)
             variables[variable] = content.strip('"')
@@ -286,7 +279,7 @@ def _read_thread_names(database: Database, strings: Strings) -> dict[int, str]:
     threads = {tid: name for (tid, _), name in zip(rows, names, strict=True)}
     is_name = {"eventType": [_NVTX_THREAD_NAME]}
     for tid, text, text_id in _list_rows(database, "NVTX_EVENTS", ["globalTid"], ["text", "textId"], is_name):
-        known_id = read_integer(text_id)
+        known_id = export_settings.read_integer(text_id)
         name = text or (strings(np.array([known_id], np.int64))[0] if known_id is not None else "")
         if name:
             threads[tid] = str(name)
@@ -323,7 +316,7 @@ def _read_nccl_ranks(database: Database, strings: Strings) -> dict[int, int]:
 
 def _read_rank_tables(database: Database, calls: dict[str, list[Any]]) -> list[Any]:
     """Return the fields of each call's payload, read from tables; None for calls without a payload."""
-    columns = (map(read_integer, calls[name]) for name in ("eventId", "globalTid", "domainId"))
+    columns = (map(export_settings.read_integer, calls[name]) for name in ("eventId", "globalTid", "domainId"))
     event, tid, domain = (np.array([NULL if v is None else v for v in column], np.int64) for column in columns)
     index, payloads = read_payload_tables(database, event, tid >> 24, domain, (_RANKS, _RANK))
     return [payloads[i] if i >= 0 else None for i in index.tolist()]
@@ -345,11 +338,11 @@ def _list_rows(
     For `among`, see `Database.read_objects`.
     """
     columns = database.read_objects(table, [*integers, *others], among)
-    read = (map(read_integer, columns[name]) for name in integers)
+    read = (map(export_settings.read_integer, columns[name]) for name in integers)
     rows = zip(*read, *(columns[name] for name in others), strict=True)
     return [row for row in rows if None not in row[: len(integers)]]
 
 
 def _is_whole(value: object) -> bool:
     """Return whether a value is a float that equals a 64-bit integer."""
-    return isinstance(value, float) and read_integer(value) == value
+    return isinstance(value, float) and export_settings.read_integer(value) == value

@@ -19,15 +19,8 @@ from nsys2prv_ng.objects.places import Stream
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.value_tables import COMMUNICATION_CLASSES, name_memory_operation
+from nsys2prv_ng.reading import opened_events
 from nsys2prv_ng.reading.device_operations import load_launches, mark_communication
-from nsys2prv_ng.reading.opened_events import (
-    ABSENT,
-    NvtxRanges,
-    OpenedEvents,
-    load_nvtx_ranges,
-    load_opened_events,
-    load_repeated_ranges,
-)
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
@@ -58,7 +51,7 @@ def _group(keys: dict[str, IntArray], length: IntArray, **sums: IntArray) -> Tab
 
 
 def _fill_absent(value: IntArray) -> IntArray:
-    return np.where(value == ABSENT, 0, value)
+    return np.where(value == opened_events.ABSENT, 0, value)
 
 
 def _name_values(table: Table, column: str, names: dict[int, str]) -> Table:
@@ -70,19 +63,24 @@ def _name_values(table: Table, column: str, names: dict[int, str]) -> Table:
 
 
 def sum_kernels(
-    report: ReportRecords, store: Store, counted: CountedEvents, **more_keys: Callable[[OpenedEvents], IntArray]
+    report: ReportRecords,
+    store: Store,
+    counted: CountedEvents,
+    **more_keys: Callable[[opened_events.OpenedEvents], IntArray],
 ) -> Table:
     """Return kernels, and graphs that were traced as a whole, by `name`, `kernel_class` and more keys.
 
     `more_keys`: functions that return a key of each event, by the name of their column.
     """
-    kernels = load_opened_events(report, source_names.KERNELS, store)
-    graphs = load_opened_events(report, source_names.CUDA_GRAPHS, store)
+    kernels = opened_events.load_opened_events(report, source_names.KERNELS, store)
+    graphs = opened_events.load_opened_events(report, source_names.CUDA_GRAPHS, store)
     parts = []
     for events, event_type in ((kernels, types.KERNEL), (kernels, types.NCCL_KERNEL), (graphs, types.GRAPH_LAUNCH)):
         values = {"name": events.get_values(event_type), "kernel_class": events.get_values(types.KERNEL_CLASS)}
         values |= {name: find_key(events) for name, find_key in more_keys.items()}
-        lines = np.flatnonzero((values["name"] != ABSENT) & counted.mark_operations(events.place, events.begin))
+        lines = np.flatnonzero(
+            (values["name"] != opened_events.ABSENT) & counted.mark_operations(events.place, events.begin)
+        )
         table = _group({name: column[lines] for name, column in values.items()}, events.length[lines])
         table = _name_values(table, "name", events.get_names(event_type))
         parts.append(_name_values(table, "kernel_class", events.get_names(types.KERNEL_CLASS)))
@@ -96,12 +94,12 @@ def sum_launched(report: ReportRecords, store: Store, counted: CountedEvents) ->
     Threads outside of ranges count as in the range of the main thread. Kernels without a recorded launch, such as all
     but the first node of a CUDA graph on a stream, are in no range ("").
     """
-    kernels = load_opened_events(report, source_names.KERNELS, store)
-    computes = (kernels.get_values(types.KERNEL_CLASS) != ABSENT) & ~mark_communication(kernels)
+    kernels = opened_events.load_opened_events(report, source_names.KERNELS, store)
+    computes = (kernels.get_values(types.KERNEL_CLASS) != opened_events.ABSENT) & ~mark_communication(kernels)
     line = np.flatnonzero(computes & counted.mark_operations(kernels.place, kernels.begin))
     launches = load_launches(report, store)
     at = launches.find(kernels.place[line], kernels.begin[line])
-    thread, sent = pick(launches.thread, at, ABSENT), pick(launches.sent, at, 0)
+    thread, sent = pick(launches.thread, at, opened_events.ABSENT), pick(launches.sent, at, 0)
     ranges = load_thread_ranges(report, np.unique(launches.thread), store)
     inside = np.full(line.size, NOTHING, np.int64)
     for number, steps in ranges.steps.items():
@@ -118,7 +116,7 @@ def sum_memory_operations(report: ReportRecords, store: Store, counted: CountedE
 
     `bytes` and the time `rated_ns` cover the operations that no window cut.
     """
-    events = load_opened_events(report, source_names.MEMORY_OPERATIONS, store)
+    events = opened_events.load_opened_events(report, source_names.MEMORY_OPERATIONS, store)
     whole = events.mark_whole(windows)
     moved = _fill_absent(events.get_values(types.MEMORY_BYTES)) * whole
     named = {"operation": types.MEMORY_OPERATION, "source": types.MEMORY_SOURCE_KIND}
@@ -129,7 +127,7 @@ def sum_memory_operations(report: ReportRecords, store: Store, counted: CountedE
     keys["operation"], kinds = find_distinct_rows(keys["operation"], copy_class)
     table = _group(keys, events.length[lines], bytes=moved[lines], rated_ns=(events.length * whole)[lines])
     for name, event_type in named.items():
-        names = {ABSENT: "", **events.get_names(event_type)}
+        names = {opened_events.ABSENT: "", **events.get_names(event_type)}
         if name == "operation":
             names = {number: name_memory_operation(*kind) for number, kind in enumerate(kinds)}
         table = _name_values(table, name, names)
@@ -151,19 +149,19 @@ def sum_nccl(
 
     `carried_ns` and `carried_bytes` cover the kernels with a recorded size that no window cut.
     """
-    payload = load_opened_events(report, source_names.NCCL, store)
+    payload = opened_events.load_opened_events(report, source_names.NCCL, store)
     sizes = (types.NCCL_BYTES, types.NCCL_SEND_BYTES, types.NCCL_RECEIVE_BYTES)
     size: IntArray = np.sum([_fill_absent(payload.get_values(event_type)) for event_type in sizes], axis=0)
     is_stream = np.array([isinstance(place, Stream) for place in report.places.all], np.bool_)
     on_stream = is_stream[payload.place]
 
-    def find_sizes(events: OpenedEvents, lines: IntArray, among: BoolArray) -> IntArray:
+    def find_sizes(events: opened_events.OpenedEvents, lines: IntArray, among: BoolArray) -> IntArray:
         """Return the bytes of the payload that starts at the same place and time as each event; -1 without one."""
         rows = np.flatnonzero(among)
         at = find_rows([payload.place[rows], payload.begin[rows]], [events.place[lines], events.begin[lines]])
         return np.where(at >= 0, pick(size[rows], at, 0), -1)
 
-    calls = load_nvtx_ranges(report, store, lambda domain: domain == families.NCCL_DOMAIN)
+    calls = opened_events.load_nvtx_ranges(report, store, lambda domain: domain == families.NCCL_DOMAIN)
     carriers = _find_functions(report, store, calls), _find_copied(report, store, calls)
     calls = calls.select(np.flatnonzero(counted.mark_host(calls.place, calls.begin)))
     functions = np.array([parse_function(name) for _, name in calls.keys], np.int64)[calls.key]
@@ -187,25 +185,31 @@ def sum_nccl(
     return _name_values(table, "function", {NO_FUNCTION: OTHER_FUNCTION, **dict(enumerate(FUNCTIONS))})
 
 
-def _find_copied(report: ReportRecords, store: Store, calls: NvtxRanges) -> tuple[OpenedEvents, IntArray, IntArray]:
+def _find_copied(
+    report: ReportRecords, store: Store, calls: opened_events.NvtxRanges
+) -> tuple[opened_events.OpenedEvents, IntArray, IntArray]:
     """Return (memory operations, lines of the copies of NCCL's copy engines, function that was called for each).
 
     `calls`: all ranges of NCCL.
     """
-    events = load_opened_events(report, source_names.MEMORY_OPERATIONS, store)
+    events = opened_events.load_opened_events(report, source_names.MEMORY_OPERATIONS, store)
     line = np.flatnonzero(events.get_values(types.KERNEL_CLASS) == COMMUNICATION_CLASSES[0])
     return events, line, _find_called(report, store, calls, events, line)
 
 
 def _find_called(
-    report: ReportRecords, store: Store, calls: NvtxRanges, events: OpenedEvents, line: IntArray
+    report: ReportRecords,
+    store: Store,
+    calls: opened_events.NvtxRanges,
+    events: opened_events.OpenedEvents,
+    line: IntArray,
 ) -> IntArray:
     """Return the function of the calls of NCCL that launched each of these lines; NO_FUNCTION if it is unknown."""
     function = np.full(line.size, NO_FUNCTION, np.int64)
     if line.size:
         launches = load_launches(report, store)
         at = launches.find(events.place[line], events.begin[line])
-        thread, sent = pick(launches.thread, at, ABSENT), pick(launches.sent, at, 0)
+        thread, sent = pick(launches.thread, at, opened_events.ABSENT), pick(launches.sent, at, 0)
         calls = calls.select(np.lexsort((-calls.end, calls.begin, calls.place)))
         points = np.lexsort((sent, thread))
         inside = find_innermost(calls.place, calls.begin, calls.end, thread[points], sent[points]).innermost
@@ -215,11 +219,13 @@ def _find_called(
     return function
 
 
-def _find_functions(report: ReportRecords, store: Store, calls: NvtxRanges) -> tuple[OpenedEvents, IntArray, IntArray]:
+def _find_functions(
+    report: ReportRecords, store: Store, calls: opened_events.NvtxRanges
+) -> tuple[opened_events.OpenedEvents, IntArray, IntArray]:
     """Return (kernels, lines of NCCL's, function of the kernel on each of these lines)."""
-    kernels = load_opened_events(report, source_names.KERNELS, store)
+    kernels = opened_events.load_opened_events(report, source_names.KERNELS, store)
     value = kernels.get_values(types.NCCL_KERNEL)
-    lines = np.flatnonzero(value != ABSENT)
+    lines = np.flatnonzero(value != opened_events.ABSENT)
     names = kernels.get_names(types.NCCL_KERNEL)
     function_of_value = np.full(max(names, default=0) + 1, NO_FUNCTION, np.int64)
     for number, name in names.items():
@@ -237,11 +243,11 @@ def sum_mpi(report: ReportRecords, store: Store, counted: CountedEvents, windows
 
     A call that a window cut counts as one without a size. A call that returns before anything has moved adds no time.
     """
-    events = load_opened_events(report, source_names.MPI, store)
+    events = opened_events.load_opened_events(report, source_names.MPI, store)
     size_types = types.MPI_BYTES, types.MPI_SENT_BYTES, types.MPI_RECEIVED_BYTES, types.MPI_SENDRECV_BYTES
     values = [events.get_values(event_type) for event_type in size_types]
     whole = events.mark_whole(windows)
-    sized = np.any([value != ABSENT for value in values], axis=0) * whole
+    sized = np.any([value != opened_events.ABSENT for value in values], axis=0) * whole
     size, sent, *both_received = (_fill_absent(value) * whole for value in values)
     sums = {"size": size, "sent_bytes": sent, "received_bytes": both_received[0] + both_received[1]}
     sums |= {"sized": sized, "rated_ns": sized * events.length}
@@ -249,7 +255,7 @@ def sum_mpi(report: ReportRecords, store: Store, counted: CountedEvents, windows
     parts = []
     for event_type in types.MPI_CALLS.values():
         value = events.get_values(event_type)
-        lines = np.flatnonzero((value != ABSENT) & counts)
+        lines = np.flatnonzero((value != opened_events.ABSENT) & counts)
         table = _group({"name": value[lines]}, events.length[lines], **{key: sum_[lines] for key, sum_ in sums.items()})
         parts.append(_name_values(table, "name", events.get_names(event_type)))
     table = add_up(parts, ["name"])
@@ -298,7 +304,7 @@ def sum_repeated_ranges(
     `measures`: parts of the time of a range to add up, by the name of their column. `per_step`: how often the range
     occurs in each step that counts; 0 if not equally often in all of them.
     """
-    ranges, depth = load_repeated_ranges(report, store, windows)
+    ranges, depth = opened_events.load_repeated_ranges(report, store, windows)
     counts = np.flatnonzero(counted.mark_host(ranges.place, ranges.begin))
     ranges, depth = ranges.select(counts), depth[counts]
     parts = {name: measure(ranges.place, ranges.begin, ranges.end) for name, measure in measures.items()}

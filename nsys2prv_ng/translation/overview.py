@@ -20,14 +20,7 @@ from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.job.open_job import Job, store_derived
 from nsys2prv_ng.paraver.labels import Labels, Numbering
 from nsys2prv_ng.records.runs import Run, load_records
-from nsys2prv_ng.sources.shared.reasons import (
-    IN_STEPS,
-    NO_WAIT,
-    NOT_IN_OVERVIEW,
-    STEP_TOO_MANY,
-    Reason,
-    name_no_long_wait,
-)
+from nsys2prv_ng.sources.shared import reasons as reasons_of_loss
 from nsys2prv_ng.sources.shared.source import JoinResult, Result, StateIntervals
 from nsys2prv_ng.translation import derived_records as derived
 from nsys2prv_ng.translation import overview_rows as budget
@@ -51,14 +44,17 @@ class Overview(ValueClass):
     facts: OverviewFacts
     written: Mapping[str, int]
     """Number of written events by account name; events of other accounts are dropped."""
-    reasons: Mapping[str, Reason]
+    reasons: Mapping[str, reasons_of_loss.Reason]
     """Reason why the rest of an account is dropped, by account name."""
 
     def change_accounts(self, accounts: Sequence[SourceAccount]) -> list[SourceAccount]:
         """Turn the accounts of the full trace into the accounts of the overview."""
         changed = []
         for account in accounts:
-            written, reason = self.written.get(account.name, 0), self.reasons.get(account.name, NOT_IN_OVERVIEW)
+            written, reason = (
+                self.written.get(account.name, 0),
+                self.reasons.get(account.name, reasons_of_loss.NOT_IN_OVERVIEW),
+            )
             dropped = dict(account.dropped)
             if account.written != written:
                 dropped[reason] = dropped.get(reason, 0) + account.written - written
@@ -106,9 +102,11 @@ def make_overview(
         ),
         written={derived.STEPS: steps.written, derived.WAITS: long_waits.written, NAME: in_steps},
         reasons={
-            derived.STEPS: STEP_TOO_MANY,
-            derived.WAITS: name_no_long_wait(shortest) if shortest else NO_WAIT,
-            **dict.fromkeys((source_names.DEVICE_ACTIVITY, derived.GPUS, source_names.GPU_METRICS), IN_STEPS),
+            derived.STEPS: reasons_of_loss.STEP_TOO_MANY,
+            derived.WAITS: reasons_of_loss.name_no_long_wait(shortest) if shortest else reasons_of_loss.NO_WAIT,
+            **dict.fromkeys(
+                (source_names.DEVICE_ACTIVITY, derived.GPUS, source_names.GPU_METRICS), reasons_of_loss.IN_STEPS
+            ),
         },
     )
 

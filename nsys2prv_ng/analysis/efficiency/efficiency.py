@@ -37,15 +37,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.analysis.efficiency import times as window_times
 from nsys2prv_ng.analysis.efficiency.measure import list_main_threads, measure_all_gpus, measure_hosts
-from nsys2prv_ng.analysis.efficiency.times import (
-    CLASSES,
-    KERNELS_BY_CLASS,
-    Totals,
-    WindowTimes,
-    make_times,
-    unite_nodes,
-)
 from nsys2prv_ng.analysis.efficiency.windows import FIRST_STEP, WHOLE, WORK, make_plan
 from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.analysis.gpus.times import GpuTime
@@ -65,7 +58,7 @@ class RangeTimes(NamedTuple):
     name: str
     occurrences: int
     tasks: int
-    times: WindowTimes
+    times: window_times.WindowTimes
 
 
 class Efficiency(NamedTuple):
@@ -78,12 +71,12 @@ class Efficiency(NamedTuple):
     """
 
     windows: list[tuple[int, int]]
-    whole: WindowTimes
+    whole: window_times.WindowTimes
     steps: Steps | None
-    in_steps: WindowTimes | None
+    in_steps: window_times.WindowTimes | None
     at_work: tuple[int, int] | None
-    in_work: WindowTimes | None
-    by_step: list[WindowTimes]
+    in_work: window_times.WindowTimes | None
+    by_step: list[window_times.WindowTimes]
     ranges: list[RangeTimes]
     gpu_times: dict[int, GpuTime]
 
@@ -94,8 +87,8 @@ def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
     Each worker has the records of one report (of its main threads) or of one group of GPUs in memory.
     """
     plan = make_plan(job, list_counted_steps(job))
-    nodes = [Totals(3, 1) for _ in job.tree.model.nodes]
-    gpus = Totals(len(CLASSES) + len(KERNELS_BY_CLASS) + 1, 3)
+    nodes = [window_times.Totals(3, 1) for _ in job.tree.model.nodes]
+    gpus = window_times.Totals(len(window_times.CLASSES) + len(window_times.KERNELS_BY_CLASS) + 1, 3)
     keys: dict[RangeKey, int] = {}
     counted: list[tuple[IntArray, IntArray, IntArray]] = []
     main = list_main_threads(job)
@@ -115,8 +108,8 @@ def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
         gpu_times |= gpu_part.times
     size = plan.first_range + len(keys)
     gpus.grow(size)
-    hosts = unite_nodes(nodes, size)
-    times = [make_times(*hosts, gpus, index) for index in range(size)]
+    hosts = window_times.unite_nodes(nodes, size)
+    times = [window_times.make_times(*hosts, gpus, index) for index in range(size)]
     work = times[WORK]._replace(idle_by_range=dict(idle_by_range[1]))
     at_work = plan.work[0] if plan.work and plan.steps is None else None
     return Efficiency(
@@ -133,7 +126,9 @@ def compute_efficiency(job: Job, waits: Waits) -> Efficiency:
 
 
 def _list_ranges(
-    keys: Sequence[RangeKey], times: Sequence[WindowTimes], counted: Sequence[tuple[IntArray, IntArray, IntArray]]
+    keys: Sequence[RangeKey],
+    times: Sequence[window_times.WindowTimes],
+    counted: Sequence[tuple[IntArray, IntArray, IntArray]],
 ) -> list[RangeTimes]:
     """Return the ranges with GPUs or main threads, ordered by time. `counted`: ranges, their occurrences and tasks."""
     occurrences, tasks = np.zeros((2, len(keys)), np.int64)

@@ -17,15 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.gpus.activity import (
-    NO_ACTIVITY,
-    Activity,
-    Devices,
-    Gaps,
-    list_activity_runs,
-    load_gaps,
-    measure_activity,
-)
+from nsys2prv_ng.analysis.gpus import activity as gpu_activity
 from nsys2prv_ng.analysis.gpus.queued import Waiting, list_ended, name_waits
 from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges
 from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, sum_table, take_rows
@@ -47,29 +39,29 @@ class GpuTime(NamedTuple):
     `longest_at`: start of the longest gap (ns, on the common clock).
     """
 
-    activity: Activity = NO_ACTIVITY
+    activity: gpu_activity.Activity = gpu_activity.NO_ACTIVITY
     gaps: int = 0
     longest_ns: int = 0
     longest_at: int | None = None
     causes: Table | None = None
 
 
-def measure_gpu_times(job: Job, devices: Devices) -> dict[int, GpuTime]:
+def measure_gpu_times(job: Job, devices: gpu_activity.Devices) -> dict[int, GpuTime]:
     """Return the time of each GPU with any activity, by row. Each worker has the records of one group of GPUs."""
 
     def measure(run: Run) -> dict[int, GpuTime]:
-        gaps = load_gaps(job, run)
+        gaps = gpu_activity.load_gaps(job, run)
         if job.scope.measured:
             gaps = gaps.take(np.unique(cut_to_windows(gaps.begin, gaps.end, job.scope.measured)[0]))
         return sum_gpu_times(job, run, gaps, split_gaps(job, devices, devices.find_reports(gaps.row), gaps))
 
     times: dict[int, GpuTime] = {}
-    for found in job.engine.sum_up(measure, list_activity_runs(job)):
+    for found in job.engine.sum_up(measure, gpu_activity.list_activity_runs(job)):
         times |= found
     return times
 
 
-def sum_gpu_times(job: Job, run: Run, gaps: Gaps, pieces: IdlePieces) -> dict[int, GpuTime]:
+def sum_gpu_times(job: Job, run: Run, gaps: gpu_activity.Gaps, pieces: IdlePieces) -> dict[int, GpuTime]:
     """Return the time of the GPUs of a run from `list_activity_runs`, by row.
 
     `gaps`: of these GPUs, with all that have a part in the time that numbers cover; `pieces`: of these gaps.
@@ -78,11 +70,11 @@ def sum_gpu_times(job: Job, run: Run, gaps: Gaps, pieces: IdlePieces) -> dict[in
     shown = gaps.cut(job.scope.measured)
     return {
         row: _make_time(activity, shown.take(np.flatnonzero(shown.row == row)), causes, row)
-        for row, activity in measure_activity(job, run).items()
+        for row, activity in gpu_activity.measure_activity(job, run).items()
     }
 
 
-def _make_time(activity: Activity, gaps: Gaps, causes: Table | None, row: int) -> GpuTime:
+def _make_time(activity: gpu_activity.Activity, gaps: gpu_activity.Gaps, causes: Table | None, row: int) -> GpuTime:
     if causes is not None:
         causes = take_rows(drop_columns(causes, "row"), causes["row"] == row)
     if not gaps.row.size:
@@ -122,7 +114,7 @@ _Columns = tuple[IntArray, ...]
 """Columns of IdlePieces."""
 
 
-def sum_causes(job: Job, gaps: Gaps, pieces: IdlePieces) -> Table:
+def sum_causes(job: Job, gaps: gpu_activity.Gaps, pieces: IdlePieces) -> Table:
     """Sum up time `ns` and number of `gaps` by `row` of the GPU, `cause`, `range` and `call` ("": none).
 
     Only the time that numbers cover counts. A gap of several pieces counts in each of their rows.
@@ -145,7 +137,7 @@ def knows_causes(job: Job) -> bool:
     return all(source in job.reports[0].results for source in (source_names.LAUNCH_LINES, source_names.CUDA_API))
 
 
-def split_gaps(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) -> IdlePieces:
+def split_gaps(job: Job, devices: gpu_activity.Devices, group: Sequence[int], gaps: gpu_activity.Gaps) -> IdlePieces:
     """Split the gaps of GPUs by their causes. `group`: the indices of all reports of the GPUs."""
     names = Names()
     if knows_causes(job):
@@ -156,7 +148,9 @@ def split_gaps(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) -> 
     return IdlePieces(gap, begin, end, cause, in_range, in_call, names.texts)
 
 
-def _list_parts(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps, names: Names) -> Iterator[_Columns]:
+def _list_parts(
+    job: Job, devices: gpu_activity.Devices, group: Sequence[int], gaps: gpu_activity.Gaps, names: Names
+) -> Iterator[_Columns]:
     """Yield the pieces of gaps by their causes, each gap once."""
     left = np.arange(gaps.row.size)
     if job.scope.windows:
@@ -187,7 +181,7 @@ def _list_parts(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps, na
     yield _keep_whole(gaps, left, UNKNOWN)
 
 
-def _keep_whole(gaps: Gaps, which: IntArray, cause: str) -> _Columns:
+def _keep_whole(gaps: gpu_activity.Gaps, which: IntArray, cause: str) -> _Columns:
     """Return each of the gaps `which` as one piece."""
     nothing = np.full(which.size, NOTHING, np.int64)
     return _make_columns(FlatStates(which, gaps.begin[which], gaps.end[which], nothing), cause)
@@ -239,7 +233,12 @@ class Launches(NamedTuple):
 
 
 def find_launches(
-    report: ReportRecords, calls: OpenedEvents, gpu_of_place: IntArray, gaps: Gaps, begins: IntArray, store: Store
+    report: ReportRecords,
+    calls: OpenedEvents,
+    gpu_of_place: IntArray,
+    gaps: gpu_activity.Gaps,
+    begins: IntArray,
+    store: Store,
 ) -> Launches:
     """Find the first launch of what starts at the end of each gap, if the report contains the launch and its call.
 
@@ -262,7 +261,7 @@ def find_launches(
 
 
 def _find_graph_nodes(
-    report: ReportRecords, gpu_of_place: IntArray, gaps: Gaps, store: Store
+    report: ReportRecords, gpu_of_place: IntArray, gaps: gpu_activity.Gaps, store: Store
 ) -> tuple[IntArray, IntArray]:
     """Return (gaps that end with a graph node, places of the nodes). (The first node of a graph has a launch line.)"""
     parts = [(np.zeros(0, np.int64),) * 2]

@@ -14,17 +14,8 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.host_activity import MPI_CALL
 from nsys2prv_ng.analysis.host_activity import load_calls as load_outermost
 from nsys2prv_ng.analysis.path import columns as path
+from nsys2prv_ng.analysis.path import streams as path_streams
 from nsys2prv_ng.analysis.path.columns import LOST, NONE, PathCalls, PathOperations, PlaceNumbers
-from nsys2prv_ng.analysis.path.streams import (
-    CONTEXT_SYNC,
-    EVENT_SYNC,
-    STREAM_SYNC,
-    EventSteps,
-    Streams,
-    follow_events,
-    list_event_steps,
-    read_events,
-)
 from nsys2prv_ng.analysis.waits.clocks import place_parts
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import find_rows
@@ -95,19 +86,19 @@ def _mark_names(names: Sequence[str], name: IntArray) -> Marks:
 
 def add_syncs(
     syncs: OpenedEvents,
-    streams: Streams,
+    streams: path_streams.Streams,
     operations: dict[str, IntArray],
     copies: tuple[IntArray, IntArray],
     calls: dict[str, IntArray],
     marks: Marks,
     numbers: PlaceNumbers,
-) -> tuple[EventSteps, IntArray]:
+) -> tuple[path_streams.EventSteps, IntArray]:
     """Set what each call waits for, and the producers of operations. `copies`: the result of `find_copies`.
 
     Return what calls did with CUDA events, and the call that made each of these records; NONE without one.
     """
-    steps = list_event_steps(syncs, streams, numbers.process)
-    waited = follow_events(steps, operations, syncs.place.size)
+    steps = path_streams.list_event_steps(syncs, streams, numbers.process)
+    waited = path_streams.follow_events(steps, operations, syncs.place.size)
     calls["sync"][marks["blocks"]] = path.SYNC_PROCESS
     calls["sync"][marks["hands_over"]] = path.SYNC_THREAD
     launched = np.flatnonzero(operations["thread"] >= 0)
@@ -122,16 +113,18 @@ def add_syncs(
     _add_full_queues(operations, calls, launched_by_call)
 
     value = syncs.get_values(types.CUDA_SYNCHRONIZATION)
-    line = np.flatnonzero(np.isin(value, (EVENT_SYNC, STREAM_SYNC, CONTEXT_SYNC)))
-    events = read_events(syncs, line, numbers.process)
+    line = np.flatnonzero(
+        np.isin(value, (path_streams.EVENT_SYNC, path_streams.STREAM_SYNC, path_streams.CONTEXT_SYNC))
+    )
+    events = path_streams.read_events(syncs, line, numbers.process)
     thread = numbers.thread[syncs.place[line]]
     call = find_latest(calls["thread"], calls["begin"], thread, events.time)
     inside = (call >= 0) & (events.time <= pick(calls["end"], call, 0))
     targets = (
-        (path.SYNC_STREAM, STREAM_SYNC, streams.find(events.process, events.context, events.stream)),
-        (path.SYNC_DEVICE, CONTEXT_SYNC, streams.find_device(events.process, events.context)),
-        (path.SYNC_OPERATION, EVENT_SYNC, waited[line]),
-        (path.SYNC_OPERATION, STREAM_SYNC, waited[line]),
+        (path.SYNC_STREAM, path_streams.STREAM_SYNC, streams.find(events.process, events.context, events.stream)),
+        (path.SYNC_DEVICE, path_streams.CONTEXT_SYNC, streams.find_device(events.process, events.context)),
+        (path.SYNC_OPERATION, path_streams.EVENT_SYNC, waited[line]),
+        (path.SYNC_OPERATION, path_streams.STREAM_SYNC, waited[line]),
     )
     # A long wait for something recorded before the window counts as a wait for any stream of the process.
     short = inside & (pick(calls["end"] - calls["begin"], call, 0) < _BLOCKED_NS)

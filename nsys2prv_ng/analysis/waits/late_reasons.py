@@ -29,13 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.waits.late_hosts import (
-    SortedWaits,
-    find_main_activity,
-    load_host_activity,
-    sort_waits,
-    sum_costs,
-)
+from nsys2prv_ng.analysis.waits import late_hosts
 from nsys2prv_ng.analysis.waits.late_origins import PROMPT_NS, Links, find_ended, trace_origins
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import Table, encode_key, make_objects, sum_table, take_rows
@@ -149,7 +143,7 @@ class _Late(NamedTuple):
     margin: IntArray
     median: IntArray
     waited: IntArray
-    waits: SortedWaits
+    waits: late_hosts.SortedWaits
 
 
 def _collect_late(waits: Waits) -> tuple[_Late, IntArray]:
@@ -162,7 +156,7 @@ def _collect_late(waits: Waits) -> tuple[_Late, IntArray]:
     instance[who] = index
     some = np.zeros(n, np.int64)
     some[index] = np.arange(who.size)
-    sorted_waits = sort_waits(n, index, waits.begin[who], waits.until[who])
+    sorted_waits = late_hosts.sort_waits(n, index, waits.begin[who], waits.until[who])
     middle = (sorted_waits.first[:-1] + sorted_waits.first[1:]) // 2
     margin, waited = np.zeros((2, n), np.int64)
     np.maximum.at(margin, index, waits.margin[who])
@@ -294,19 +288,19 @@ class _ReportReasons(ValueClass):
         threads = np.unique(np.concatenate([thread, launcher]))
         if not threads.size:
             return
-        activity = load_host_activity(self.report, threads, self.store)
+        activity = late_hosts.load_host_activity(self.report, threads, self.store)
         answers, names = self.answers, self.answers.names
         for number in threads.tolist():
             in_thread = activity.threads[number]
             which = thread == number
             begin = np.minimum(self.late.median[late[which]], limit[which])
-            in_range, in_call = find_main_activity(in_thread, begin, limit[which])
+            in_range, in_call = late_hosts.find_main_activity(in_thread, begin, limit[which])
             answers.range[late[which]] = names.number(activity.range_names, in_range)
             answers.call[late[which]] = names.number(activity.call_names, in_call)
             for reason in (LATE_LAUNCH, LATE_CALL):
                 part = which & (answers.reason[late] == reason)
                 if part.any():
-                    in_range, in_call, cost = sum_costs(in_thread, self.late.waits, late[part], limit[part])
+                    in_range, in_call, cost = late_hosts.sum_costs(in_thread, self.late.waits, late[part], limit[part])
                     in_range = names.number(activity.range_names, in_range)
                     in_call = names.number(activity.call_names, in_call)
                     answers.costs.append((np.full(cost.size, late[part][0]), in_range, in_call, cost))

@@ -1,25 +1,49 @@
-"""Checks whether Paraver loads a .cfg, and whether it then shows what the file specifies.
+"""Checks whether Paraver loads a .cfg, and whether the trace has what the file shows.
 
-Paraver's own reader stops at the first line that it cannot read, without naming the line. It silently misreads much,
-and crashes on names that it does not find. If Paraver loads a file but shows something else than was written, this
-checker is stricter on purpose.
+    #ParaverCFG
+    ConfigFile.Version: 3.4
+    ConfigFile.NumWindows: 1
+    ConfigFile.BeginDescription
+    ...
+    ConfigFile.EndDescription
+    window_name NAME
+    window_type single|composed
+    window_selected_functions { 2, { {level, function}, {level, function} } }
+    window_semantic_module LEVEL FUNCTION { 2, { 1 value, 2 value value } }
+    window_filter_module evt_type 2 number number
+    window_filter_module evt_type_label 2 "label" "label"
+    key value, one a line, for the last window or histogram that has started
+    < NEW ANALYZER2D >
+    Analyzer2D.KEY: value
+
+Paraver's own reader stops at the first line that it cannot read, without naming the line, and crashes on names that it
+does not find. The number of a window is its position in the file, from 1. A window that derives from others names two
+above it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import field
 from pathlib import Path
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver.checker.cfg_check_windows import check_window, get_effective_level, get_model, list_parents
-from nsys2prv_ng.paraver.checker.cfg_lists import LABELLED
-from nsys2prv_ng.paraver.checker.cfg_names import EVENT, FILTERS, STATISTICS, WINDOW_LEVELS
-from nsys2prv_ng.paraver.checker.cfg_reader import DROPS, REFUSES, CfgFile, CfgWindow, Section, parse_whole, read_cfg
+from nsys2prv_ng.paraver.checker import cfg_names as words
 from nsys2prv_ng.paraver.read.label_files import ParaverConfig
-from nsys2prv_ng.paraver.read.problems import Findings, Problem, sort_by_line
+from nsys2prv_ng.paraver.read.problems import Findings, Problem, read_lines, sort_by_line
 from nsys2prv_ng.paraver.read.prv_reader import TraceHeader
-from nsys2prv_ng.text.formatting import join_first
 from nsys2prv_ng.value_class import ValueClass
+
+REFUSES = "Paraver refuses the cfg"
+DROPS = "Paraver drops the histogram and shows its window"
+
+_MAGIC, _VERSION, _NUM_WINDOWS = "#ParaverCFG", "ConfigFile.Version:", "ConfigFile.NumWindows:"
+_OLD_HEADER = {"version": _VERSION, "number_of_windows": _NUM_WINDOWS}
+_KEYS = ("window_", "Analyzer2D.", "Analyzer3D.")
+_BEGIN = ("ConfigFile.BeginDescription", "begin_description")
+_END = ("ConfigFile.EndDescription", "end_description")
 
 
 class CfgCheckResult(ValueClass):
@@ -32,227 +56,301 @@ class CfgCheckResult(ValueClass):
     histograms: int
 
 
+class Entry(ValueClass):
+    """A line `key value` of a window or histogram."""
+
+    key: str
+    value: str
+    line: int
+
+
+class Section(ValueClass):
+    """A window or a histogram: its first line, and its lines by key; of several lines with a key the last counts.
+
+    Of windows only: `functions` by level or filter, `numbers` and `labels` by filter (evt_type, ...), which are empty
+    if they cannot be read; `loads`: whether it chooses All or None for evt_type, even if another choice follows.
+    """
+
+    line: int
+    derived: bool = False
+    loads: bool = False
+    entries: dict[str, Entry] = field(default_factory=dict)
+    functions: dict[str, str] = field(default_factory=dict)
+    numbers: dict[str, list[float]] = field(default_factory=dict)
+    labels: dict[str, list[str]] = field(default_factory=dict)
+    filter_line: int = 0
+
+    def list_numbers(self, key: str) -> list[int]:
+        """Return the one or two numbers of a line; none without the line, or if its value is something else."""
+        value = self.entries[key].value.strip() if key in self.entries else ""
+        return [int(number) for number in value.split()] if re.fullmatch(r"\d{1,9}( \d{1,9})?", value) else []
+
+
 def check_cfg(
     path: Path, config: ParaverConfig | None, header: TraceHeader, types: Collection[int] | None = None
 ) -> CfgCheckResult:
     """Check a .cfg by itself and against a trace.
 
-    Objects are not checked if the header has none. types: event types with events in the trace; by default the types
-    that the .pcf declares. Raises TranslationError if the file cannot be read.
+    Levels are not checked if the header has no objects. types: event types with events in the trace; by default the
+    types that the .pcf declares. Raises TranslationError if the file cannot be read.
     """
     if path.suffix != ".cfg":
         raise TranslationError(f"{path}: not a Paraver cfg: its name must end in .cfg")
     findings = Findings(path)
+    reader = _CfgReader(findings)
     try:
-        cfg = read_cfg(path, findings)
+        reader.read(path)
     except OSError as error:
         raise TranslationError(f"{path}: cannot be read: {error.strerror}") from None
-    for window in cfg.windows:
-        check_window(cfg, window, header, findings)
-    for histogram in cfg.histograms:
-        check_histogram(cfg, histogram, header, findings)
-    if types is None and config is not None:
-        types = config.types.keys()
-    check_events(cfg, config, types, findings)
-    return CfgCheckResult(
-        problems=sort_by_line(findings.list_problems()),
-        warnings=sort_by_line(findings.list_warnings()),
-        windows=len(cfg.windows),
-        histograms=len(cfg.histograms),
-    )
+    for number, window in enumerate(reader.windows, 1):
+        _check_window(window, number, header, findings)
+    for histogram in reader.histograms:
+        _check_histogram(histogram, len(reader.windows), findings)
+    _check_events(reader.windows, config, config.types if types is None and config is not None else types, findings)
+    problems, warnings = sort_by_line(findings.list_problems()), sort_by_line(findings.list_warnings())
+    return CfgCheckResult(problems, warnings, len(reader.windows), len(reader.histograms))
 
 
-# ---- histograms ------------------------------------------------------------------------------------------------------
-
-MAX_COLUMNS = 1_000_000
-"""More columns count as a mistake: Paraver keeps all of them in memory, and 100 million kill it."""
-
-_CONTROL, _DATA, _PLANES = "Analyzer2D.ControlWindow:", "Analyzer2D.DataWindow:", "Analyzer2D.3D_ControlWindow:"
-_REQUIRED = {
-    "Analyzer2D.Statistic:": "Paraver crashes",
-    _CONTROL: "Paraver crashes",
-    "Analyzer2D.AnalysisLimits:": "Paraver shows nothing but zeros",
-}
+# ---- lines -----------------------------------------------------------------------------------------------------------
 
 
-def check_histogram(cfg: CfgFile, histogram: Section, header: TraceHeader, findings: Findings) -> None:
-    """Check a histogram by all rules."""
-    for key, consequence in _REQUIRED.items():
-        if histogram.get_entry(key) is None:
+class _CfgReader:
+    """Reader of the lines of a .cfg into windows and histograms; the problems of lines go to `findings`."""
+
+    def __init__(self, findings: Findings) -> None:
+        self.windows: list[Section] = []
+        self.histograms: list[Section] = []
+        self._findings = findings
+        self._headers: dict[str, str] = {}
+
+    def read(self, path: Path) -> None:
+        """Read the file. Raises OSError if it cannot be read."""
+        consequence = "Paraver does not find the description of such a cfg"
+        lines = list(read_lines(path, self._findings, consequence, warns=True))
+        first = next((number for number, line in lines if line in _BEGIN), 0)
+        last = next((number for number, line in lines if number > first and line in _END), 0)
+        if not first:
+            self._findings.add(0, f"there is no description ({_BEGIN[0]} ... {_END[0]})")
+        elif not last:
+            self._findings.add(first, f"the description has no end ({_END[0]}): Paraver shows none")
+        for number, line in lines:
+            if not first <= number <= last:
+                self._read_line(number, line)
+            elif line.startswith((*_KEYS, words.HISTOGRAM_MARK)):
+                message = f"the description has a line '{line[:40]}': Paraver reads it as a key"
+                self._findings.add(number, message)
+        self._check_header()
+
+    def _check_header(self) -> None:
+        count = self._headers.get(_NUM_WINDOWS)
+        if _MAGIC not in self._headers and (_VERSION not in self._headers or count is None):
+            self._findings.add(0, f"not a Paraver cfg: neither {_MAGIC} nor {_VERSION} and {_NUM_WINDOWS}")
+        if not self.windows:
+            self._findings.add(0, f"there is no window: {REFUSES}")
+        if count is not None and count != str(len(self.windows)):
+            self._findings.add(0, f"{_NUM_WINDOWS} is '{count[:40]}', the file has {len(self.windows)} windows")
+
+    def _read_line(self, number: int, line: str) -> None:
+        key, _, value = line.partition(" ")
+        header = _OLD_HEADER.get(key, key)
+        section = (self.histograms or self.windows)[-1:]
+        if line == words.HISTOGRAM_MARK:
+            self.histograms.append(Section(number))
+        elif header in (_MAGIC, _VERSION, _NUM_WINDOWS):
+            self._headers[header] = value.strip()
+        elif key == "window_name":
+            self.windows.append(Section(number))
+        elif key.startswith("Analyzer") and not self.histograms:
+            self._findings.add(number, f"'{key}' without '{words.HISTOGRAM_MARK}' before it: {REFUSES}", "histogram")
+        elif key.startswith("window_") and not section:
+            self._findings.add(number, f"'{key}' comes before the first window: Paraver ignores it", "before window")
+        elif key.startswith("window_") and self.histograms:
+            message = f"'{key}' belongs to a window, but a histogram has begun: Paraver changes the last window"
+            self._findings.add(number, message, "window key in a histogram")
+        elif key.startswith(_KEYS):
+            self._add_entry(section[0], Entry(key, value, number))
+
+    def _add_entry(self, section: Section, entry: Entry) -> None:
+        section.entries[entry.key] = entry
+        if entry.key == "window_type":
+            section.derived = entry.value.strip() == "composed"
+        elif entry.key in ("window_selected_functions", "window_compose_functions"):
+            self._read_functions(section, entry)
+        elif entry.key == "window_semantic_module":
+            self._read_parameters(entry)
+        elif entry.key == "window_filter_module":
+            self._read_filter(section, entry)
+
+    def _read_functions(self, window: Section, entry: Entry) -> None:
+        """Read { n, { {level, function}, ... } }, and check that each level has the function."""
+        composes = entry.key == "window_compose_functions"
+        match = re.fullmatch(r"\{ (\d{1,5}), ?\{((?: ?\{[^,{}]*, [^{}]*\},?)*) ?\} ?\}", entry.value.rstrip(" "))
+        if match is None:
+            message = f"'{entry.value[:60]}' is not {{ n, {{ {{level, function}}, ... }} }}"
+            self._findings.add(entry.line, message)
+            window.loads = True  # as far as one can know
+            return
+        items = re.findall(r"\{([^,{}]*), ([^{}]*)\}", match[2])
+        if len(items) != int(match[1]):
+            message = f"{match[1]} functions are announced, {len(items)} follow: Paraver takes others"
+            self._findings.add(entry.line, message)
+        for given, name in items:
+            level = words.ALIASES.get(given, given)
+            level = f"compose_{level}" if composes and level in words.WINDOW_LEVELS else level
+            window.functions[level] = name
+            window.loads |= level == "evt_type" and name in ("All", "None")
+            filters = () if window.derived else words.FILTERS
+            known = words.FILTER_FUNCTIONS if level in filters else _get_functions(level)
+            if not known:
+                self._findings.add(entry.line, f"'{level}' is neither a level nor a filter of the window: {REFUSES}")
+            elif name not in known:
+                message = f"'{name}' is not a function of level {level}: Paraver refuses the cfg, or crashes"
+                self._findings.add(entry.line, message)
+
+    def _read_parameters(self, entry: Entry) -> None:
+        """Read LEVEL FUNCTION { parameters, { values value ..., values value ... } }, and check the numbers of both."""
+        form = r"(\S+) ([^{]*) \{ (\d{1,5}), \{ ([^{}]*)\} ?\}"
+        match = re.fullmatch(form, entry.value.rstrip(" "))
+        if match is None:
+            message = f"'{entry.value[:60]}' is not 'level function {{ n, {{ values value ..., ... }} }}'"
+            self._findings.add(entry.line, message)
+            return
+        level, name, count, values = match.groups()
+        texts = values.strip().split(", ") if values.strip() else []
+        known = _get_functions(words.ALIASES.get(level, level)).get(name, len(texts))
+        if not len(texts) == int(count) == known:
+            message = f"'{name}' has {known} parameters, {count} are announced and {len(texts)} given: Paraver crashes"
+            self._findings.add(entry.line, message)
+        for text in texts:
+            self._read_numbers(f"a parameter of '{name}'", text, entry.line)
+
+    def _read_filter(self, window: Section, entry: Entry) -> None:
+        """Read FILTER n number ..., or FILTER_label n "label" ...."""
+        kind, _, rest = entry.value.rstrip(" ").partition(" ")
+        window.filter_line = window.filter_line or entry.line
+        labels = re.fullmatch(r'(\d{1,5})((?: "[^"]*")*)', rest)
+        if kind in words.FILTERS:
+            window.numbers.setdefault(kind, []).extend(self._read_numbers(kind, rest, entry.line))
+        elif kind.removesuffix("_label") not in words.FILTERS:
+            message = f"'{kind[:40]}' is not a filter ({', '.join(words.FILTERS)}): Paraver ignores the line"
+            self._findings.add(entry.line, message)
+        elif labels is None or labels[2].count('"') != 2 * int(labels[1]):
+            message = f"'{rest[:60]}' is not a count followed by that many labels in \"quotes\": Paraver finds others"
+            self._findings.add(entry.line, message)
+        else:
+            window.labels.setdefault(kind.removesuffix("_label"), []).extend(re.findall(r'"([^"]*)"', labels[2]))
+
+    def _read_numbers(self, what: str, text: str, line: int) -> list[float]:
+        """Read a count and as many numbers."""
+        count, *texts = text.split(" ")
+        if not all(map(_is_number, texts)) or count != str(len(texts)):
+            message = f"{what}: '{text[:60]}' is not a count followed by that many numbers: {REFUSES}"
+            self._findings.add(line, message)
+            return []
+        return list(map(float, texts))
+
+
+def _is_number(text: str) -> bool:
+    return words.NUMBER.fullmatch(text) is not None and math.isfinite(float(text))
+
+
+def _get_functions(level: str) -> words.Functions:
+    return words.FUNCTIONS_OF_LEVEL.get(level) or words.COMPOSES_OF_LEVEL.get(level, {})
+
+
+# ---- windows and histograms ------------------------------------------------------------------------------------------
+
+
+def _check_window(window: Section, number: int, header: TraceHeader, findings: Findings) -> None:
+    level = window.entries.get("window_level")
+    if level is not None and level.value in words.RESOURCE_LEVELS and header.applications and not header.cpus:
+        findings.add(level.line, f"level {level.value} of a trace that has no resources: {REFUSES}")
+    if "window_type" not in window.entries:
+        findings.add(window.line, "window_name without window_type: there is no such window")
+    if not window.derived:
+        return
+    for key in ("window_operation", "window_identifiers", "window_factors", "window_shifts"):
+        if key not in window.entries:
+            findings.add(window.line, f"a derived window without {key}: Paraver crashes")
+    operation = window.entries.get("window_operation")
+    if operation is not None and operation.value not in words.DERIVED:
+        message = f"'{operation.value[:40]}' is not an operation of derived windows: Paraver crashes"
+        findings.add(operation.line, message)
+    parents = window.list_numbers("window_identifiers")
+    if "window_identifiers" in window.entries and (len(parents) < 2 or not all(0 < n < number for n in parents)):
+        message = f"window_identifiers are not two numbers of windows above window {number}: Paraver crashes"
+        findings.add(window.entries["window_identifiers"].line, message)
+
+
+def _check_histogram(histogram: Section, windows: int, findings: Findings) -> None:
+    for key, consequence in (
+        ("Analyzer2D.Statistic:", "Paraver crashes"),
+        ("Analyzer2D.ControlWindow:", "Paraver crashes"),
+        ("Analyzer2D.AnalysisLimits:", "Paraver shows nothing but zeros"),
+    ):
+        if key not in histogram.entries:
             findings.add(histogram.line, f"a histogram without {key[:-1]}: {consequence}")
-    statistic = histogram.get_entry("Analyzer2D.Statistic:")
-    if statistic is not None and statistic.value not in STATISTICS:
+    statistic = histogram.entries.get("Analyzer2D.Statistic:")
+    if statistic is not None and statistic.value not in words.STATISTICS:
         findings.add(statistic.line, f"'{statistic.value[:40]}' is not a statistic: Paraver crashes")
-    _check_windows(cfg, histogram, findings)
-    _check_columns(histogram, findings)
-    _check_planes(histogram, findings)
-    _check_objects(cfg, histogram, header, findings)
+    for key in ("Analyzer2D.ControlWindow:", "Analyzer2D.DataWindow:", "Analyzer2D.3D_ControlWindow:"):
+        for number in histogram.list_numbers(key):
+            if not 0 < number <= windows:
+                findings.add(histogram.entries[key].line, f"{key} there is no window {number}: {DROPS}")
 
 
-def _get_window(cfg: CfgFile, histogram: Section, key: str) -> CfgWindow | None:
-    """Return the window that a key names; None if there is no such window, or its number cannot be read."""
-    value = histogram.get_value(key)
-    number = parse_whole(value) if value.isdecimal() else 0
-    return cfg.windows[number - 1] if 0 < number <= len(cfg.windows) else None
-
-
-def _check_windows(cfg: CfgFile, histogram: Section, findings: Findings) -> None:
-    control = histogram.get_entry(_CONTROL)
-    for entry in histogram.entries:
-        needs = entry.key == "Analyzer2D.Objects:" or (
-            entry.key == "Analyzer2D.AnalysisLimits:" and entry.value == "Allwindow"
-        )
-        if needs and control is not None and entry.line < control.line:
-            findings.add(entry.line, f"{entry.key} stands above {_CONTROL} Paraver crashes")
-    if histogram.get_entry(_DATA) is None:
-        findings.warn(histogram.line, "a histogram without Analyzer2D.DataWindow: Paraver takes its control window")
-    for key in (_CONTROL, _DATA, _PLANES):
-        reference = histogram.get_entry(key)
-        if reference is not None and reference.value.isdecimal() and _get_window(cfg, histogram, key) is None:
-            consequence = DROPS if parse_whole(reference.value) else "Paraver crashes"
-            findings.add(reference.line, f"{key} there is no window {reference.value}: {consequence}")
-    for data, larger in ((_DATA, _CONTROL), (_CONTROL, _PLANES), (_DATA, _PLANES)):
-        _check_pair(cfg, histogram, data, larger, findings)
-
-
-def _check_pair(cfg: CfgFile, histogram: Section, first: str, second: str, findings: Findings) -> None:
-    """Check two windows of a histogram: the first must not have the finer level, and neither may derive from the
-    other."""
-    data, control = _get_window(cfg, histogram, first), _get_window(cfg, histogram, second)
-    entry = histogram.get_entry(second)
-    if data is None or control is None or data is control or entry is None:
-        return
-    names = f"windows {data.number} ({first[:-1]}) and {control.number} ({second[:-1]})"
-    levels = get_effective_level(cfg, data), get_effective_level(cfg, control)
-    if () not in map(get_model, levels):
-        fine, coarse = map(WINDOW_LEVELS.index, levels)
-        if get_model(levels[0]) != get_model(levels[1]) or fine > coarse:
-            message = f"{names} have levels {levels[0]} and {levels[1]}, the first must not be finer than the second"
-            findings.add(entry.line, f"{message}: {DROPS}")
-    if data.number in _list_ancestors(cfg, control) or control.number in _list_ancestors(cfg, data):
-        findings.add(entry.line, f"one of {names} is derived from the other: {DROPS}")
-
-
-def _list_ancestors(cfg: CfgFile, window: CfgWindow) -> set[int]:
-    """Return the numbers of the windows that a window derives from, directly or not."""
-    ancestors: set[int] = set()
-    waiting = [window]
-    while waiting:
-        new = [parent for parent in list_parents(cfg, waiting.pop()) if parent.number not in ancestors]
-        ancestors.update(parent.number for parent in new)
-        waiting += new
-    return ancestors
-
-
-def _check_columns(histogram: Section, findings: Findings) -> None:
-    """Check the number of columns, which Paraver takes from Delta or NumColumns; UseFixedDelta chooses one."""
-    fitted = histogram.get_value("Analyzer2D.ComputeYScale:", "True") == "True"
-    by_count = histogram.get_entry("Analyzer2D.NumColumns:") is not None or fitted
-    by_delta = histogram.get_value("Analyzer2D.UseFixedDelta:", "False" if by_count else "True") == "True"
-    line = (histogram.get_entry("Analyzer2D.Delta:" if by_delta else "Analyzer2D.NumColumns:") or histogram).line
-    columns = histogram.get_number("Analyzer2D.NumColumns:", 20)
-    if by_delta and histogram.get_number("Analyzer2D.Delta:", 1) <= 0:
-        findings.add(line, "Analyzer2D.Delta: must be above 0: Paraver crashes, or shows nonsense")
-        return
-    if not by_delta and columns < 1 and not fitted:
-        findings.add(line, "Analyzer2D.NumColumns: must be above 0 without a fixed delta: Paraver crashes")
-    if not fitted:
-        low, high = (histogram.get_entry(f"Analyzer2D.{end}:") for end in ("Minimum", "Maximum"))
-        minimum = histogram.get_number("Analyzer2D.Minimum:", 0)
-        maximum = histogram.get_number("Analyzer2D.Maximum:", 1)
-        if minimum > maximum:
-            line = max(entry.line for entry in (low, high) if entry is not None)
-            message = f"Analyzer2D.Minimum: {minimum:g} is above the maximum {maximum:g}: no value has a column"
-            findings.add(line, message)
-        if by_delta:
-            columns = (maximum - minimum) / histogram.get_number("Analyzer2D.Delta:", 1)
-    if columns > MAX_COLUMNS and not (by_delta and fitted):
-        findings.add(line, f"{columns:.0f} columns: Paraver runs out of memory ({MAX_COLUMNS} are taken for meant)")
-
-
-def _check_planes(histogram: Section, findings: Findings) -> None:
-    """Check the third dimension, if there is one."""
-    planes = histogram.get_entry(_PLANES)
-    if planes is None or histogram.get_value("Analyzer3D.ComputeYScale:", "True") == "True":
-        return
-    if histogram.get_number("Analyzer2D.3D_Delta:", 1) <= 0:
-        findings.add(planes.line, "Analyzer2D.3D_Delta: must be above 0: Paraver crashes")
-    low, high = histogram.get_number("Analyzer2D.3D_Minimum:", 0), histogram.get_number("Analyzer2D.3D_Maximum:", 1)
-    if low > high:
-        findings.add(planes.line, f"Analyzer2D.3D_Minimum: {low:g} is above the maximum {high:g}: no value has a plane")
-
-
-def _check_objects(cfg: CfgFile, histogram: Section, header: TraceHeader, findings: Findings) -> None:
-    """Check the rows, which count from 0 at the level of the control window. Paraver reads beyond the last row."""
-    entry, control = histogram.get_entry("Analyzer2D.Objects:"), _get_window(cfg, histogram, _CONTROL)
-    if entry is None or control is None or not header.applications:
-        return
-    level = get_effective_level(cfg, control)
-    sizes = {"workload": 1, "appl": len(header.applications), "task": header.tasks, "thread": header.rows}
-    sizes |= {"system": 1, "node": len(header.cpus), "cpu": sum(header.cpus)}
-    rows = [parse_whole(row) for row in entry.value.split(",") if row.isdecimal()]
-    if level in sizes and max(rows, default=-1) >= sizes[level]:
-        message = f"Analyzer2D.Objects: row {max(rows)}, the trace has {sizes[level]} at level {level} (from 0)"
-        findings.add(entry.line, f"{message}: Paraver crashes or shows what is not there")
-
-
-# ---- filters ---------------------------------------------------------------------------------------------------------
+# ---- event types -----------------------------------------------------------------------------------------------------
 
 _RANGE = "[x,y]"
 
 
-class FilterItem(ValueClass):
-    """An item of an evt_type filter: the event types of the trace for which it stands, and its name in messages."""
+def _check_events(
+    windows: list[Section], config: ParaverConfig | None, types: Collection[int] | None, findings: Findings
+) -> None:
+    """Check the evt_type filters. types: event types with events in the trace; None if they are unknown.
 
-    numbers: tuple[int, ...]
-    name: str
+    If the trace has none of the event types of a cfg, Paraver asks whether to load it, unless a window chooses the
+    filter function All or None for evt_type. If the cfg has none, Paraver does not load it without that choice.
+    """
+    single = [window for window in windows if not window.derived]
+    if single and not any(window.loads or "evt_type" in window.numbers for window in single):
+        message = "a window without event types must choose {evt_type, All} or {evt_type, None}"
+        findings.add(single[0].line, f"{message}: {REFUSES}")
+    for window in single:
+        for kind, labels in window.labels.items():
+            numbers = window.numbers.get(kind)
+            if labels and numbers != [] and len(labels) != len(numbers or ()):
+                message = f"{kind}_label has {len(labels)} labels for {len(numbers or ())} numbers of {kind}: {REFUSES}"
+                findings.add(window.filter_line, message)
+    if types is None:
+        return
+    typed = [window for window in single if window.numbers.get("evt_type")]
+    present = [_check_presence(window, resolve_filter(window, config), types, findings) for window in typed]
+    if present and not any(present):
+        findings.warn(0, "none of the event types of this cfg is in the trace")
 
 
-def check_events(cfg: CfgFile, config: ParaverConfig | None, types: Collection[int] | None, findings: Findings) -> None:
-    """Check all filters of a cfg. types: event types with events in the trace; None if they are unknown.
+def resolve_filter(window: Section, config: ParaverConfig | None) -> dict[str, list[int]]:
+    """Return the items of a window's evt_type filter: the name of each in messages, and its event types.
 
     If a cfg gives labels, Paraver takes the types with these labels from the trace's .pcf, and uses the numbers only
-    for labels that it does not find. If the trace has none of the event types of a cfg, Paraver asks whether to load
-    it, unless a window chooses the filter function All or None for evt_type. A later choice wins, but Paraver no longer
-    asks: so `{evt_type, All}, {evt_type, =}` always loads, and filters by its types.
+    for labels that it does not find. In a label, * is any text. Of several types with one label, it uses the highest.
     """
-    windows = [window for window in cfg.windows if not window.derived]
-    for window in windows:
-        for kind in LABELLED:
-            _check_labels(window, kind, findings)
-        _check_ranges(window, config, findings)
-        if config is not None:
-            _check_values(window, config, findings)
-    _check_without_types(windows, findings)
-    if types is not None:
-        is_asked = _does_paraver_ask(cfg, config, types)
-        typed = [window for window in windows if window.numbers.get("evt_type")]
-        present = [_check_presence(window, config, types, is_asked, findings) for window in typed]
-        if present and not any(present):
-            findings.warn(0, "none of the event types of this cfg is in the trace")
-
-
-def list_filter_items(window: CfgWindow, config: ParaverConfig | None) -> list[FilterItem]:
-    """Return the items of a window's evt_type filter, resolved with the .pcf of the trace."""
+    declared = {} if config is None else {number: known.label for number, known in sorted(config.types.items())}
     numbers = [int(number) for number in window.numbers.get("evt_type", [])]
     labels = window.labels.get("evt_type", [])
-    if len(labels) != len(numbers):
-        labels = [""] * len(numbers)
-    return [_resolve_item(number, label, config) for number, label in zip(numbers, labels, strict=True)]
-
-
-def _resolve_item(number: int, label: str, config: ParaverConfig | None) -> FilterItem:
-    declared = config.types if config is not None else {}
-    matching = []
-    if label not in ("", "Unknown"):
-        matching = sorted(type_ for type_, known in declared.items() if _matches(label, known.label))
-    if "*" not in label:
-        matching = matching[-1:]  # of several types with one label, Paraver uses the highest
-    if "*" in label and matching:
-        return FilterItem(tuple(matching), f'event types "{label}"')
-    number = matching[0] if matching else number
-    name = label or (declared[number].label if number in declared else "")
-    return FilterItem((number,), f'event type {number} "{name}"' if name else f"event type {number}")
+    labels = labels if len(labels) == len(numbers) else [""] * len(numbers)
+    items = {}
+    for number, label in zip(numbers, labels, strict=True):
+        known = label not in ("", "Unknown")
+        matching = [other for other, its_label in declared.items() if known and _matches(label, its_label)]
+        if "*" in label and matching:
+            items[f'event types "{label}" are'] = matching
+            continue
+        number = matching[-1] if matching else number
+        name = label or declared.get(number)
+        items[f'event type {number} "{name}" is' if name else f"event type {number} is"] = [number]
+    return items
 
 
 def _matches(pattern: str, label: str) -> bool:
@@ -269,120 +367,20 @@ def _matches(pattern: str, label: str) -> bool:
     return label.startswith(first) and label.endswith(last) and at + len(last) <= len(label)
 
 
-def _find_line(window: CfgWindow, start: str) -> int:
-    """Return the line of the first entry of a window that starts with some text, or else the line of the window."""
-    lines = (entry.line for entry in window.entries if f"{entry.key} {entry.value} ".startswith(start + " "))
-    return next(lines, window.line)
-
-
-def _is_unread(window: CfgWindow, kind: str) -> bool:
-    """Return whether a window has an unreadable list of numbers, which is already a problem."""
-    start = f"{kind} "
-    lines = (entry.value for entry in window.entries if entry.key == "window_filter_module")
-    return kind not in window.numbers and any(value.startswith(start) for value in lines)
-
-
-def _check_labels(window: CfgWindow, kind: str, findings: Findings) -> None:
-    numbers, labels = len(window.numbers.get(kind, [])), len(window.labels.get(kind, []))
-    if labels and labels != numbers and not _is_unread(window, kind):
-        line = _find_line(window, f"window_filter_module {kind}_label")
-        findings.add(line, f"{kind}_label has {labels} labels for {numbers} numbers of {kind}: {REFUSES}")
-
-
-def _check_ranges(window: CfgWindow, config: ParaverConfig | None, findings: Findings) -> None:
-    for kind in FILTERS:
-        numbers = window.numbers.get(kind, [])
-        if window.get_function(kind) != _RANGE or not numbers:
-            continue
-        if kind == "evt_type":
-            numbers = [float(number) for item in list_filter_items(window, config) for number in item.numbers]
-        line = _find_line(window, f"window_filter_module {kind}")
-        if len(numbers) != 2:
-            findings.add(line, f"{kind} {_RANGE} needs two numbers, there are {len(numbers)}: Paraver lets others pass")
-        elif numbers[0] > numbers[1]:
-            findings.add(line, f"{kind} {_RANGE} from {numbers[0]:.16g} to {numbers[1]:.16g}: nothing passes")
-
-
-def _check_values(window: CfgWindow, config: ParaverConfig, findings: Findings) -> None:
-    """Warn of ambiguous labels: Paraver looks up the label of a value in all event types of the .pcf."""
-    values: dict[str, set[int]] = {}
-    for declared in config.types.values():
-        for value, label in (declared.values or {}).items():
-            values.setdefault(label, set()).add(value)
-    for label in window.labels.get("evt_value", []):
-        several = sorted(values.get(label, ()))
-        if label not in ("", "Unknown") and len(several) > 1:
-            line = _find_line(window, "window_filter_module evt_value_label")
-            shown = join_first(list(map(str, several)), 5)
-            findings.warn(line, f'value "{label}" has several numbers in the trace ({shown}): Paraver takes all')
-
-
-def _check_without_types(windows: list[CfgWindow], findings: Findings) -> None:
-    if any(window.get_entry("window_selected_functions") is not None and not window.functions for window in windows):
-        return  # an unreadable list is already a problem
-    choices = [chosen.name for window in windows for chosen in window.functions if chosen.level == "evt_type"]
-    explicit = not {"All", "None"}.isdisjoint(choices)  # then Paraver loads the cfg without asking
-    typed = [window for window in windows if window.numbers.get("evt_type") or _is_unread(window, "evt_type")]
-    for window in windows:
-        if window in typed:
-            continue
-        line = _find_line(window, "window_selected_functions")
-        filters, types = window.get_function("evt_type"), "the event types of the other windows"
-        message = "a window without event types must choose {evt_type, All} or {evt_type, None}"
-        if not explicit and not typed:
-            findings.add(line, f"{message}: {REFUSES}")
-        elif not explicit:
-            findings.warn(line, f"{message}: Paraver asks where {types} are not in the trace")
-        if filters not in ("All", "None") and window.get_function("thread") in EVENT:
-            findings.warn(line, f"the filter {{evt_type, {filters}}} has no event type: no event passes")
-
-
-def _list_numbers(window: CfgWindow, config: ParaverConfig | None) -> list[int]:
-    return [number for item in list_filter_items(window, config) for number in item.numbers]
-
-
-def _has_range(window: CfgWindow, numbers: list[int], types: Collection[int]) -> bool:
-    """Return whether a window filters by a range that contains a type of the trace."""
-    in_range = window.get_function("evt_type") == _RANGE and len(numbers) > 1
-    return in_range and any(numbers[0] <= number <= numbers[1] for number in types)
-
-
-def _does_paraver_ask(cfg: CfgFile, config: ParaverConfig | None, types: Collection[int]) -> bool:
-    """Return whether Paraver asks about absent types.
-
-    If it finds a type in a range, it forgets the absent types of the windows above. When a histogram starts, it looks
-    at the last window again; if that window is derived, it follows first parents to a window that is not derived.
-    """
-    absent = False
-    windows = [window for window in cfg.windows if not window.derived]
-    if cfg.histograms and cfg.windows:
-        last = cfg.windows[-1]
-        while last.derived and last.parents and 0 < last.parents[0] < last.number:
-            last = cfg.windows[last.parents[0] - 1]
-        windows += [last]
-    for index, window in enumerate(windows):
-        numbers = _list_numbers(window, config)
-        absent |= window not in windows[:index] and any(number not in types for number in numbers)
-        absent &= not _has_range(window, numbers, types)
-    return absent
-
-
 def _check_presence(
-    window: CfgWindow, config: ParaverConfig | None, types: Collection[int], is_asked: bool, findings: Findings
+    window: Section, items: Mapping[str, list[int]], types: Collection[int], findings: Findings
 ) -> bool:
     """Warn of event types without an event in the trace; return whether any type of the window has an event."""
-    items, numbers = list_filter_items(window, config), _list_numbers(window, config)
-    line = _find_line(window, "window_filter_module evt_type")
-    if _has_range(window, numbers, types):
-        return True
-    question = "Paraver asks before it shows an empty window" if is_asked else "Paraver shows an empty window"
-    if window.get_function("evt_type") == _RANGE and len(numbers) == 2 and numbers[0] != numbers[1]:
-        findings.warn(line, f"event types {numbers[0]} to {numbers[1]} are not in the trace: {question}")
-        return False
-    absent = [item for item in items if not any(number in types for number in item.numbers)]
-    if len(absent) < len(items):
-        question = "Paraver asks, and shows the others" if is_asked else "Paraver shows the others"
-    for item in dict.fromkeys(absent):
-        are = "are" if item.name.startswith("event types") else "is"
-        findings.warn(line, f"{item.name} {are} not in the trace: {question}")
+    if window.functions.get("evt_type") == _RANGE:
+        numbers = [number for item in items.values() for number in item]
+        low, high = min(numbers), max(numbers)
+        found = any(low <= number <= high for number in types)
+        if not found:
+            message = f"event types {low} to {high} are not in the trace: Paraver shows an empty window"
+            findings.warn(window.filter_line, message)
+        return found
+    absent = [name for name, numbers in items.items() if not any(number in types for number in numbers)]
+    shown = "shows the others" if len(absent) < len(items) else "shows an empty window"
+    for name in absent:
+        findings.warn(window.filter_line, f"{name} not in the trace: Paraver {shown}")
     return len(absent) < len(items)

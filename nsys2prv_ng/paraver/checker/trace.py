@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import ByteArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, ByteArray, IntArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.checker import trace_lines
 from nsys2prv_ng.paraver.checker import trace_records as rules
@@ -166,6 +166,19 @@ A choice, at most 1.6 GB: with a lower one, intervals of large traces are not ch
 """
 
 
+MOST_TALLIED = 1 << 13
+"""Most pairs of numbers without a label that are told apart, so that memory is bounded: a choice."""
+SHOWN_VALUES = 20
+"""Number of unlabelled values with a problem of their own; one problem sums up the others."""
+_INT32_MAX = 2**31 - 1
+_UNLABELLED = {
+    "event type {0} is not declared in the .pcf": "event types are not declared",
+    "value {1} of event type {0} has no label in the .pcf": "values have no label",
+    "state {0} has no label in the .pcf": "states have no label",
+}
+"""Messages for what has no label: for a pair of numbers, and for many others."""
+
+
 class BodyCheck:
     """The check of the records after the first `lines` lines of a trace.
 
@@ -188,7 +201,7 @@ class BodyCheck:
         self._counts = np.zeros(4, np.int64)
         """Number of well-formed records by kind; index 0 counts pairs."""
         self._notes = trace_lines.new_notes(rules.RULES)
-        self._tallies = rules.Tallies(trace_lines.new_tally(), trace_lines.new_tally(), trace_lines.new_tally())
+        self._tallies = {message: _Tally() for message in _UNLABELLED}
         self._objects = _make_objects(header)
         self._state_end = np.zeros(header.rows, np.int64)
         self._prepare_labels(config)
@@ -199,18 +212,20 @@ class BodyCheck:
         pairs, states, events, communications = self._counts.tolist()
         return {"states": states, "events": events, "pairs": pairs, "communications": communications}
 
-    def _prepare_labels(self, read: ParaverConfig | None) -> None:
-        config = read or ParaverConfig()
-        is_interval = np.array([declared.is_interval for declared in config.types.values()], bool)
-        columns = np.where(is_interval, np.cumsum(is_interval) - 1, -1).astype(np.int64)
-        intervals = int(is_interval.sum())
-        self._too_many = self._header.rows * intervals > MAX_DEPTHS
-        if self._too_many:
-            columns[:] = -1
-            intervals = 0
-        types = _make_hash_table(np.array(list(config.types), np.int64))
-        self._labels = rules.Labels(read is not None, types, *_make_label_tables(config), columns)
-        shape = self._header.rows, intervals
+    def _prepare_labels(self, config: ParaverConfig | None) -> None:
+        declared = {} if config is None else dict(sorted(config.types.items()))
+        self._types = np.array(list(declared), np.int64)
+        is_interval = np.array([each.is_interval for each in declared.values()], bool)
+        self._too_many = self._header.rows * int(is_interval.sum()) > MAX_DEPTHS
+        is_interval &= not self._too_many
+        self._column = np.where(is_interval, np.cumsum(is_interval) - 1, -1).astype(np.int64)
+        tables = [each.values for each in declared.values()]
+        self._has_labels = np.array([table is not None for table in tables], bool)
+        tables.append(None if config is None else config.states)
+        keys = [_make_keys(number, np.array(list(table or ()), np.int64)) for number, table in enumerate(tables)]
+        labels = np.sort(np.concatenate(keys))
+        self._labels = labels[labels >= 0]
+        shape = self._header.rows, int(is_interval.sum())
         self._intervals = rules.Intervals(np.zeros(shape, np.int32), np.zeros(shape, np.int64))
 
     def check(self, text: ByteArray, size: int) -> None:
@@ -223,8 +238,27 @@ class BodyCheck:
             for sender in (False, True):
                 rules.find_rows(columns, sender, self._objects, self._notes, rows)
         self._previous_time = rules.check_times(columns, self._previous_time, self._end_time, self._notes)
-        rules.check_states(columns, rows, self._state_end, self._labels, self._tallies, self._notes)
-        rules.check_pairs(records, rows, self._labels, self._intervals, self._tallies, self._notes)
+        rules.check_states(columns, rows, self._state_end, self._notes)
+        declared = _find(self._types, records.pairs[trace_lines.TYPE])
+        column = np.where(declared < 0, -1, np.append(self._column, -1)[declared])
+        rules.check_pairs(records, rows, column, self._intervals, self._notes)
+        if self._config is not None:
+            self._check_labels(records, declared)
+
+    def _check_labels(self, records: trace_lines.Records, declared: IntArray) -> None:
+        """Count types, values (not 0) and states without a label. declared: index of the type of each pair, or -1."""
+        columns, (record, event_type, value) = records
+        line = columns[trace_lines.LINE]
+        is_type = (event_type >= 1) & (event_type <= _INT32_MAX)
+        labelled = np.append(self._has_labels, False)[declared] & (value != 0)
+        lacks_label = labelled & (_find(self._labels, _make_keys(declared, value)) < 0)
+        is_state = (columns[1] == trace_lines.STATE) & (columns[8] <= _INT32_MAX)
+        state = columns[8, is_state]
+        is_unknown = _find(self._labels, _make_keys(self._types.size, state)) < 0
+        types, values, states = self._tallies.values()
+        types.add(line[record], event_type, value * 0, is_type & (declared < 0))
+        values.add(line[record], event_type, value, lacks_label)
+        states.add(line[is_state], state, state * 0, is_unknown)
 
     def _read(self, text: ByteArray, size: int) -> trace_lines.Records:
         """Return the readable records of a block."""
@@ -246,12 +280,8 @@ class BodyCheck:
     def list_problems(self) -> list[Problem]:
         """Return the problems of the lines so far, and the intervals that are still open."""
         problems = trace_lines.read_notes(self._path, self._notes, trace_lines.LINE_RULES | rules.RECORD_RULES)
-        for tally, message, many in (
-            (self._tallies.types, "event type {0} is not declared in the .pcf", "event types are not declared"),
-            (self._tallies.values, "value {1} of event type {0} has no label in the .pcf", "values have no label"),
-            (self._tallies.states, "state {0} has no label in the .pcf", "states have no label"),
-        ):
-            problems += trace_lines.read_tally(self._path, tally, message, many)
+        for message, tally in self._tallies.items():
+            problems += tally.list_problems(self._path, message, _UNLABELLED[message])
         if self._too_many:
             message = "too many interval types and rows: intervals are not checked"
             problems.append(Problem(str(self._path), 0, message))
@@ -268,7 +298,9 @@ class BodyCheck:
             return problems
         depth, opened_at = self._intervals
         threads = self._header.list_thread_names()
-        for declared, column in zip(self._config.types.values(), self._labels.interval.tolist(), strict=True):
+        for declared, column in zip(
+            dict(sorted(self._config.types.items())).values(), self._column.tolist(), strict=True
+        ):
             rows = np.flatnonzero(depth[:, column]) if column >= 0 else np.empty(0, np.int64)
             if rows.size:
                 opened = opened_at[rows, column]
@@ -277,11 +309,11 @@ class BodyCheck:
                 count = int(depth[rows, column].sum())
                 problems.append(aggregate_problems(self._path, f"an interval of {where} never ends", count, lines))
         problems.sort(key=lambda problem: problem.line)
-        rest = problems[trace_lines.SHOWN_VALUES :]
+        rest = problems[SHOWN_VALUES:]
         if rest:
             message = f"intervals of {len(rest)} more event types never end"
             count = sum(problem.count for problem in rest)
-            problems[trace_lines.SHOWN_VALUES :] = [Problem(str(self._path), rest[0].line, message, count)]
+            problems[SHOWN_VALUES:] = [Problem(str(self._path), rest[0].line, message, count)]
         return problems
 
 
@@ -298,31 +330,50 @@ def _make_objects(header: prv_reader.TraceHeader) -> rules.Objects:
     return rules.Objects(np.array(first_task, np.int64), np.array(first_row, np.int64), node_cpus, sum(header.cpus))
 
 
-def _make_label_tables(config: ParaverConfig) -> tuple[rules.HashTable, IntArray]:
-    """Return the table of labelled values, and the number of each type's label table (-1 without one).
-
-    Types of one block share a table.
-    """
-    tables = {id(config.states): rules.STATE_LABELS}
-    keys = [_make_label_keys(rules.STATE_LABELS, config.states)]
-    table_of_type = []
-    for declared in config.types.values():
-        if declared.values is None:
-            table_of_type.append(-1)
-            continue
-        if id(declared.values) not in tables:
-            tables[id(declared.values)] = len(tables)
-            keys.append(_make_label_keys(tables[id(declared.values)], declared.values))
-        table_of_type.append(tables[id(declared.values)])
-    return _make_hash_table(np.concatenate(keys)), np.array(table_of_type, np.int64)
+def _make_keys(table: IntArray | int, value: IntArray) -> IntArray:
+    """Return a key for each value of the table of a type, or of the states; -1 if it does not fit 32 bits."""
+    fits = (value >= -_INT32_MAX - 1) & (value <= _INT32_MAX)
+    return np.where(fits, (np.asarray(table, np.int64) << 32) | (value & 0xFFFFFFFF), -1)
 
 
-def _make_label_keys(table: int, labels: dict[int, str]) -> IntArray:
-    return (table << 32) | (np.array(list(labels), np.int64) & 0xFFFFFFFF)
+def _find(known: IntArray, wanted: IntArray) -> IntArray:
+    """Return the index of each wanted number among sorted ones; -1 if it is not among them."""
+    at = np.searchsorted(known, wanted)
+    return np.where(np.append(known, -1)[at] == wanted, at, -1) if known.size else np.full(wanted.size, -1, np.int64)
 
 
-def _make_hash_table(keys: IntArray) -> rules.HashTable:
-    size = 1 << (2 * keys.size).bit_length()
-    table = rules.HashTable(np.full(size, rules.EMPTY, np.int64), np.zeros(size, np.int64))
-    rules.insert_keys(table, keys)
-    return table
+class _Tally:
+    """Numbers without a label: how often they occur, and the first line of each pair of numbers."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, int], list[int]] = {}
+        self._lost = 0
+
+    def add(self, line: IntArray, first: IntArray, second: IntArray, chosen: BoolArray) -> None:
+        """Count the chosen pairs of numbers, which are on these lines."""
+        if not chosen.any():
+            return
+        pairs = np.stack((first[chosen], second[chosen]))
+        pairs, index, count = np.unique(pairs, axis=1, return_index=True, return_counts=True)
+        order = np.argsort(index)
+        for *pair, at, times in zip(
+            *pairs[:, order].tolist(), line[chosen][index[order]].tolist(), count[order].tolist(), strict=True
+        ):
+            if tuple(pair) in self._found or len(self._found) < MOST_TALLIED:
+                self._found.setdefault(tuple(pair), [at, 0])[1] += times
+            else:
+                self._lost += times
+
+    def list_problems(self, path: Path, message: str, many: str) -> list[Problem]:
+        """Return a problem for each of the first SHOWN_VALUES pairs by line, and one for all others.
+
+        The two integers of a pair fill in `message`; `many` describes the others.
+        """
+        pairs = sorted((line, first, second, count) for (first, second), (line, count) in self._found.items())
+        shown, rest = pairs[:SHOWN_VALUES], pairs[SHOWN_VALUES:]
+        problems = [aggregate_problems(path, message.format(*pair), count, [line]) for line, *pair, count in shown]
+        if rest:
+            count = sum(pair[-1] for pair in rest) + self._lost
+            number = f"{'at least ' if self._lost else ''}{len(rest)}"
+            problems.append(Problem(str(path), rest[0][0], f"{number} more {many} ({count} times)", count))
+        return problems

@@ -5,8 +5,7 @@ Fields of a record are counted from 1, also in messages:
     2:cpu:appl:task:thread:time:type:value[:type:value...]
     3:cpu:appl:task:thread:send:physical send:cpu:appl:task:thread:receive:physical receive:size:tag
 
-Kernels record their findings in arrays: notes of broken rules, and tallies of unlabelled values. Both are int64 and of
-a fixed size, independent of the trace.
+Kernels record broken rules in an array of notes, int64 and of a fixed size, independent of the trace.
 """
 
 from __future__ import annotations
@@ -238,13 +237,7 @@ def read_records(
 
 DETAILS = 4
 """Number of values kept for the message of the first occurrence of a rule."""
-SHOWN_VALUES = 20
-"""Number of unlabelled values with a problem of their own; one problem sums up the others."""
-
 _LINES = 1 + DETAILS
-TALLY_SLOTS = 1 << 14
-"""Size of the hash table of a tally. A choice: beyond half as many pairs, problems count "at least" so many."""
-_FIRST, _SECOND, _COUNT, _LINE = range(4)
 
 
 def new_notes(rules: int) -> IntArray:
@@ -284,64 +277,4 @@ def read_notes(path: Path, notes: IntTable, messages: dict[int, str]) -> list[Pr
         if count:
             lines = [line for line in numbers[DETAILS:] if line]
             problems.append(aggregate_problems(path, message.format(*numbers[:DETAILS]), count, lines))
-    return problems
-
-
-def new_tally() -> IntArray:
-    """Return an empty tally, (TALLY_SLOTS + 1, 4): a hash table of pairs with their count and first line.
-
-    The last row has the number of distinct pairs, and the number of occurrences for which the table had no room.
-    """
-    return np.zeros((TALLY_SLOTS + 1, 4), np.int64)
-
-
-@compiled
-def hash_slot(first: int, second: int, mask: int) -> int:
-    """Return the first slot to try for a pair of integers in a hash table of mask + 1 entries.
-
-    This is multiplicative hashing by the upper bits.
-    """
-    mixed = np.int64(first) * np.int64(-7046029254386353131) + np.int64(second)
-    mixed = (mixed ^ (mixed >> 29)) * np.int64(-4658895280553007687)
-    return int((mixed ^ (mixed >> 32)) & mask)
-
-
-@compiled
-def tally(table: IntTable, line: int, first: int, second: int) -> None:
-    """Count a pair of integers."""
-    mask = TALLY_SLOTS - 1
-    slot = hash_slot(first, second, mask)
-    while table[slot, _COUNT] != 0:
-        if table[slot, _FIRST] == first and table[slot, _SECOND] == second:
-            table[slot, _COUNT] += 1
-            return
-        slot = (slot + 1) & mask
-    totals = table[TALLY_SLOTS]
-    if totals[0] == TALLY_SLOTS // 2:
-        totals[1] += 1
-        return
-    totals[0] += 1
-    table[slot, _FIRST] = first
-    table[slot, _SECOND] = second
-    table[slot, _COUNT] = 1
-    table[slot, _LINE] = line
-
-
-def read_tally(path: Path, table: IntTable, message: str, many: str) -> list[Problem]:
-    """Return a problem for each of the first SHOWN_VALUES pairs by line, and one for all others.
-
-    The two integers of a pair fill in `message`; `many` describes the others.
-    """
-    pairs = table[:TALLY_SLOTS][table[:TALLY_SLOTS, _COUNT] > 0]
-    pairs = pairs[np.lexsort((pairs[:, _SECOND], pairs[:, _FIRST], pairs[:, _LINE]))]
-    problems = [
-        aggregate_problems(path, message.format(first, second), count, [line])
-        for first, second, count, line in pairs[:SHOWN_VALUES].tolist()
-    ]
-    rest = pairs[SHOWN_VALUES:]
-    lost = int(table[TALLY_SLOTS, 1])
-    if rest.size:
-        number = f"{'at least ' if lost else ''}{len(rest)}"
-        count = int(rest[:, _COUNT].sum()) + lost
-        problems.append(Problem(str(path), int(rest[0, _LINE]), f"{number} more {many} ({count} times)", count))
     return problems

@@ -10,18 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.types import Int32Table, IntArray, IntTable
-from nsys2prv_ng.paraver.checker.trace_lines import (
-    COMMUNICATION,
-    LINE,
-    RECORD,
-    STATE,
-    TYPE,
-    VALUE,
-    Records,
-    hash_slot,
-    note,
-    tally,
-)
+from nsys2prv_ng.paraver.checker.trace_lines import COMMUNICATION, LINE, RECORD, STATE, TYPE, VALUE, Records, note
 from nsys2prv_ng.paraver.checker.trace_lines import RULES as LINE_RULES
 from nsys2prv_ng.runtime.jit import compiled
 
@@ -50,11 +39,6 @@ RECORD_RULES = {
 _UNSENT = "received before it was sent: sent at {0}, received at {1} (physically at {2}, {3})"
 RECORD_WARNINGS = {RECEIVE_BEFORE_SEND: _UNSENT}
 
-STATE_LABELS = 0
-"""Number of the label table of the states; the tables of event types follow."""
-EMPTY = -1
-"""Content of a free slot of a hash table."""
-
 _KIND = 1
 _TIME_LIMIT = 2**53
 _INT32_MAX = 2**31 - 1
@@ -73,40 +57,11 @@ class Objects(NamedTuple):
     cpus: int
 
 
-class HashTable(NamedTuple):
-    """An open-addressing table of keys, at most half full, and the index of the key in each slot."""
-
-    keys: IntArray
-    indices: IntArray
-
-
-class Labels(NamedTuple):
-    """Labels of a .pcf: the declared types, the values that have a label, and two columns with an entry for each type.
-
-    are_read: whether there is a .pcf. `label_table` is the number of the label table of a type, `interval` its column
-    of `Intervals`; -1 without one.
-    """
-
-    are_read: bool
-    types: HashTable
-    values: HashTable
-    label_table: IntArray
-    interval: IntArray
-
-
 class Intervals(NamedTuple):
     """Open intervals (rows, interval types): their number, and the line that opened the outermost one."""
 
     depth: Int32Table
     opened_at: IntTable
-
-
-class Tallies(NamedTuple):
-    """Tallies of types that the .pcf does not declare, and of values and states that it does not label."""
-
-    types: IntTable
-    values: IntTable
-    states: IntTable
 
 
 @compiled
@@ -172,41 +127,8 @@ def check_times(columns: IntTable, previous: int, end_time: int, notes: IntTable
 
 
 @compiled
-def insert_keys(table: HashTable, keys: IntArray) -> None:
-    """Insert keys into an empty hash table (all EMPTY, 2^k slots, more than the keys)."""
-    mask = table.keys.size - 1
-    for index in range(keys.size):
-        slot = hash_slot(keys[index], 0, mask)
-        while table.keys[slot] != EMPTY:
-            slot = (slot + 1) & mask
-        table.keys[slot] = keys[index]
-        table.indices[slot] = index
-
-
-@compiled
-def _find(table: HashTable, key: int) -> int:
-    """Return the index of a key, or -1."""
-    mask = table.keys.size - 1
-    slot = hash_slot(key, 0, mask)
-    while table.keys[slot] != EMPTY:
-        if table.keys[slot] == key:
-            return int(table.indices[slot])
-        slot = (slot + 1) & mask
-    return -1
-
-
-@compiled
-def _has_label(labels: Labels, table: int, value: int) -> bool:
-    if value < -_INT32_MAX - 1 or value > _INT32_MAX:
-        return False
-    return _find(labels.values, (table << 32) | (value & 0xFFFFFFFF)) >= 0
-
-
-@compiled
-def check_states(
-    columns: IntTable, rows: IntArray, state_end: IntArray, labels: Labels, tallies: Tallies, notes: IntTable
-) -> None:
-    """Check that states end after their start and do not overlap on a row, and tally states without a label.
+def check_states(columns: IntTable, rows: IntArray, state_end: IntArray, notes: IntTable) -> None:
+    """Check that states end after their start and do not overlap on a row.
 
     state_end (rows) is the end of the last state of each row; it is updated.
     """
@@ -216,8 +138,6 @@ def check_states(
         line, begin, end, row = columns[LINE, i], columns[6, i], columns[7, i], rows[i]
         if columns[8, i] > _INT32_MAX:
             note(notes, STATE_RANGE, line, columns[8, i])
-        elif labels.are_read and not _has_label(labels, STATE_LABELS, columns[8, i]):
-            tally(tallies.states, line, columns[8, i], 0)
         if end < begin:
             note(notes, END_BEFORE_BEGIN, line, begin, end)
         elif row >= 0:
@@ -227,12 +147,10 @@ def check_states(
 
 
 @compiled
-def check_pairs(
-    records: Records, rows: IntArray, labels: Labels, intervals: Intervals, tallies: Tallies, notes: IntTable
-) -> None:
-    """Check that types are positive and fit 32 bits.
+def check_pairs(records: Records, rows: IntArray, column: IntArray, intervals: Intervals, notes: IntTable) -> None:
+    """Check that types are positive and fit 32 bits, and count open intervals.
 
-    With labels, tally types that are not declared and values (not 0) without a label, and count open intervals.
+    column (pairs): column of `intervals` for the type of each pair; -1 if it is not of an interval.
     """
     columns, pairs = records
     depth, opened_at = intervals
@@ -241,24 +159,14 @@ def check_pairs(
         line, row = columns[LINE, record], rows[record]
         if event_type < 1 or event_type > _INT32_MAX:
             note(notes, TYPE_RANGE, line, event_type)
+        elif row < 0 or column[i] < 0:
             continue
-        if not labels.are_read:
-            continue
-        declared = _find(labels.types, event_type)
-        if declared < 0:
-            tally(tallies.types, line, event_type, 0)
-            continue
-        table, column = labels.label_table[declared], labels.interval[declared]
-        if value != 0 and table >= 0 and not _has_label(labels, table, value):
-            tally(tallies.values, line, event_type, value)
-        if row < 0 or column < 0:
-            continue
-        if value != 0:
-            if depth[row, column] == 0:
-                opened_at[row, column] = line
-            depth[row, column] += 1
-        elif depth[row, column] == 0:
+        elif value != 0:
+            if depth[row, column[i]] == 0:
+                opened_at[row, column[i]] = line
+            depth[row, column[i]] += 1
+        elif depth[row, column[i]] == 0:
             application, task, thread = columns[3, record], columns[4, record], columns[5, record]
             note(notes, NEVER_OPENED, line, event_type, application, task, thread)
         else:
-            depth[row, column] -= 1
+            depth[row, column[i]] -= 1

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from nsys2prv_ng.summary.efficiency.numbers import (
-    EfficiencyNumbers,
-    IdleInRange,
-    Losses,
-    StepNumbers,
-    StepOfRank,
-    WindowEfficiency,
-)
+from nsys2prv_ng.summary.efficiency import numbers as rates
 from nsys2prv_ng.text.formatting import count_noun, format_number, format_percent, format_time
 from nsys2prv_ng.text.names import name_task, quote_name
 
@@ -51,7 +44,7 @@ class NamedWindow(NamedTuple):
 
     name: str
     title: str
-    numbers: WindowEfficiency
+    numbers: rates.WindowEfficiency
 
 
 class PartOfTime(NamedTuple):
@@ -62,7 +55,7 @@ class PartOfTime(NamedTuple):
     ns: int
 
 
-def list_windows(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> list[NamedWindow]:
+def list_windows(efficiency: rates.EfficiencyNumbers, steps: rates.StepNumbers | None) -> list[NamedWindow]:
     """Return the time that numbers cover, and the work if that is less: the steps, or the time in which GPUs work."""
     if steps is not None and are_steps(efficiency.windows_ns, efficiency.steps_ns):
         return [NamedWindow(name_steps(steps), "steps", efficiency)]
@@ -82,12 +75,12 @@ def are_steps(windows_ns: Sequence[tuple[int, int]], steps_ns: tuple[int, int] |
     return abs(windows_ns[0][0] - steps_ns[0]) <= 1 and abs(windows_ns[-1][1] - steps_ns[1]) <= 1
 
 
-def choose_window(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> NamedWindow:
+def choose_window(efficiency: rates.EfficiencyNumbers, steps: rates.StepNumbers | None) -> NamedWindow:
     """Return the work, if it is known and the user chose no time, else the whole time."""
     return list_windows(efficiency, steps)[0 if efficiency.is_chosen else -1]
 
 
-def name_steps(steps: StepNumbers) -> str:
+def name_steps(steps: rates.StepNumbers) -> str:
     """Return the name and numbers of the steps that count."""
     return name_numbered(steps.name, steps.first, steps.last)
 
@@ -97,13 +90,13 @@ def name_numbered(name: str, first: int, last: int) -> str:
     return f"{quote_name(name)} {first}" + (f" to {last}" if last != first else "")
 
 
-def list_losses(losses: Losses) -> list[PartOfTime]:
+def list_losses(losses: rates.Losses) -> list[PartOfTime]:
     """Return the parts of GPU time that are lost, without empty ones, the longest first."""
     parts = [PartOfTime(key, label, int(getattr(losses, key))) for key, label in PARTS.items() if key != WHOLE_GRAPHS]
     return sorted((part for part in parts if part.ns), key=lambda part: -part.ns)
 
 
-def list_parts(losses: Losses) -> list[PartOfTime]:
+def list_parts(losses: rates.Losses) -> list[PartOfTime]:
     """Return compute, what may be compute, and what is lost: together the time of all GPUs."""
     parts = [PartOfTime("compute_ns", COMPUTE, losses.compute_ns)]
     if losses.whole_graph_ns:
@@ -111,7 +104,7 @@ def list_parts(losses: Losses) -> list[PartOfTime]:
     return [*parts, *list_losses(losses)]
 
 
-def find_most_compute(window: WindowEfficiency) -> float | None:
+def find_most_compute(window: rates.WindowEfficiency) -> float | None:
     """Return the largest possible share of compute in GPU time; None if the share is known for certain."""
     losses = window.losses
     if losses is None or not losses.whole_graph_ns or not window.window_ns:
@@ -119,7 +112,7 @@ def find_most_compute(window: WindowEfficiency) -> float | None:
     return (losses.compute_ns + losses.whole_graph_ns) / (losses.devices * window.window_ns)
 
 
-def find_main_range(losses: Losses) -> IdleInRange | None:
+def find_main_range(losses: rates.Losses) -> rates.IdleInRange | None:
     """Return the range with most of the host-bound time; None if no range has at least half of it."""
     return next((first for first in losses.idle_by_range[:1] if 2 * first.ns >= losses.host_ns), None)
 
@@ -130,7 +123,7 @@ _LEAST_SHOWN = 0.0005
 """Least share that is not printed as 0.0%."""
 
 
-def describe_parts(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> str:
+def describe_parts(efficiency: rates.EfficiencyNumbers, steps: rates.StepNumbers | None) -> str:
     """Return a sentence on where the time of all GPUs goes, without shares that round to 0.0%; "" without GPUs."""
     window = choose_window(efficiency, steps)
     losses = window.numbers.losses
@@ -142,7 +135,7 @@ def describe_parts(efficiency: EfficiencyNumbers, steps: StepNumbers | None) -> 
     return f"Time of {count_noun(losses.devices, 'GPU')} in {window.name}: {listed}"
 
 
-def describe_steps(steps: StepNumbers) -> str:
+def describe_steps(steps: rates.StepNumbers) -> str:
     """Return how long steps take, how they differ, and which ranks are fastest and slowest without waiting."""
     times = f"{name_steps(steps)}: median {format_time(steps.median_ns)}"
     times += " of all kinds" if len(steps.kinds) > 1 else ""
@@ -164,5 +157,5 @@ def describe_steps(steps: StepNumbers) -> str:
     return times
 
 
-def _describe_rank(rank: StepOfRank) -> str:
+def _describe_rank(rank: rates.StepOfRank) -> str:
     return f"{format_time(rank.median_without_waiting_ns)} ({name_task(rank.rank, rank.task)})"

@@ -18,15 +18,8 @@ from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import sum_table
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
+from nsys2prv_ng.intervals import step_functions
 from nsys2prv_ng.intervals.device_sweep import COMPUTE, WHOLE_GRAPH
-from nsys2prv_ng.intervals.step_functions import (
-    CoveredTime,
-    Intervals,
-    cut_to_windows,
-    find_intervals,
-    join_intervals,
-    mark_inside,
-)
 from nsys2prv_ng.job.counted import CountedEvents, mark_counted
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.parts import Side
@@ -55,7 +48,9 @@ class ShownWaits(NamedTuple):
         return ShownWaits(*(column[which] for column in self))
 
 
-def compute_waits(job: Job, waits: Waits, late: LateReasons, nccl: Sequence[Intervals]) -> WaitNumbers | None:
+def compute_waits(
+    job: Job, waits: Waits, late: LateReasons, nccl: Sequence[step_functions.Intervals]
+) -> WaitNumbers | None:
     """Return the numbers on all waits of a job; None if it has neither NCCL kernels nor MPI calls over ranks.
 
     `late`: why the culprits of `waits` were late. `nccl`: the NCCL kernels of each report, from `load_communication`.
@@ -168,7 +163,7 @@ def _mark_shown(job: Job, side: Side) -> BoolArray:
     row = job.new_row[side.row]
     shown = np.asarray((row >= 0) & mark_counted(job, row, begin), np.bool_)
     if job.scope.windows:
-        index, _, _, _ = cut_to_windows(begin, end, job.scope.windows)
+        index, _, _, _ = step_functions.cut_to_windows(begin, end, job.scope.windows)
         shown &= np.isin(np.arange(row.size), index)
     return shown
 
@@ -180,7 +175,7 @@ def _show(job: Job, waits: Waits, which: BoolArray) -> ShownWaits:
     index = index[~waits.is_mpi[index] | mark_counted(job, job.new_row[waits.row[index]], waits.begin[index])]
     begin, end = waits.begin[index], waits.end[index]
     if job.scope.windows:
-        piece, _, begin, end = cut_to_windows(begin, end, job.scope.windows)
+        piece, _, begin, end = step_functions.cut_to_windows(begin, end, job.scope.windows)
         index = index[piece]
     until = np.clip(waits.until[index], begin, end)
     return ShownWaits(index, job.new_row[waits.row[index]], begin, until, end)
@@ -197,7 +192,7 @@ class _Kernels(NamedTuple):
     unmatched: IntArray
 
 
-def _find_kernels(job: Job, pieces: ShownWaits, parts: Sequence[Intervals]) -> _Kernels:
+def _find_kernels(job: Job, pieces: ShownWaits, parts: Sequence[step_functions.Intervals]) -> _Kernels:
     """Find the pieces that are NCCL kernels that the trace shows, given these kernels of each report."""
     row, begin, end = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     report = np.repeat(np.arange(len(parts)), [part[0].size for part in parts])
@@ -207,7 +202,7 @@ def _find_kernels(job: Job, pieces: ShownWaits, parts: Sequence[Intervals]) -> _
     return _Kernels(ns, pieces.take(np.unique(at[at >= 0])), np.bincount(report[at < 0], minlength=len(parts)))
 
 
-def load_communication(job: Job, report: int, counted: CountedEvents) -> Intervals:
+def load_communication(job: Job, report: int, counted: CountedEvents) -> step_functions.Intervals:
     """Return the kernels and copies of a report that communicate in the chosen time. `counted`: marks its events.
 
     There are none if NCCL's calls, which match them over ranks, were not read.
@@ -220,7 +215,7 @@ def load_communication(job: Job, report: int, counted: CountedEvents) -> Interva
         lines = np.flatnonzero(mark_communication(events) & (row >= 0))
         lines = lines[counted.mark_operations(events.place[lines], events.begin[lines])]
         parts.append((row[lines], events.begin[lines], events.end[lines]))
-    return join_intervals(parts)
+    return step_functions.join_intervals(parts)
 
 
 def _measure_exposed(job: Job, waits: Waits, pieces: ShownWaits) -> IntArray | None:
@@ -232,8 +227,11 @@ def _measure_exposed(job: Job, waits: Waits, pieces: ShownWaits) -> IntArray | N
     if not runs:
         return None
     changes = (load_activity(job, run) for run in runs)
-    parts = (find_intervals(row, time, activity & (COMPUTE | WHOLE_GRAPH) > 0) for row, time, activity in changes)
-    computing = CoveredTime(join_intervals(parts))
+    parts = (
+        step_functions.find_intervals(row, time, activity & (COMPUTE | WHOLE_GRAPH) > 0)
+        for row, time, activity in changes
+    )
+    computing = step_functions.CoveredTime(step_functions.join_intervals(parts))
     gpu = map_rows_to_gpus(job)[waits.row[pieces.at]]
     return pieces.until - pieces.begin - computing.measure(gpu, pieces.begin, pieces.until)
 
@@ -335,7 +333,9 @@ def measure_bandwidth(job: Job, waits: Waits, parts: Parts, shown: IntArray) -> 
         return []
     at = find_rows([waits.row, waits.begin, waits.end], [parts.row, parts.begin, parts.end])
     code, _ = encode_rows(parts.row, parts.begin, parts.end)
-    is_chosen = (pick(job.new_row, parts.row, -1) >= 0) & mark_inside(parts.begin, parts.end, job.scope.windows)
+    is_chosen = (pick(job.new_row, parts.row, -1) >= 0) & step_functions.mark_inside(
+        parts.begin, parts.end, job.scope.windows
+    )
     usable = np.isin(at, shown) & (np.bincount(code)[code] == 1) & is_chosen
     moving = np.zeros(at.size, np.int64)
     usable[usable] = waits.is_split[at[usable]] & ~waits.is_mpi[at[usable]]

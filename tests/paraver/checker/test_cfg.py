@@ -11,7 +11,7 @@ from nsys2prv_ng.paraver.checker.cfg import check_cfg
 from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.paraver.read.prv_reader import TraceHeader
 from tests.cli.program_runs import run
-from tests.paraver.checker.cfg_text import CfgText, assert_problem, messages, typed, warned
+from tests.paraver.checker.cfg_text import CONFIG, HEADER, CfgText, assert_problem, messages, typed, warned
 from tests.paraver.checker.trace_files import TraceFiles, compress
 
 
@@ -48,20 +48,23 @@ def test_the_command(tmp_path: Path) -> None:
     absent = typed("window_filter_module evt_type 1 9701").write(tmp_path).rename(tmp_path / "absent.cfg")
     bad = (
         typed("window_filter_module evt_type 1 9600")
-        .replace("window_units", "window_units x")
+        .replace("window_compose", "window_compose_functions { 1, { {topcompose1, x} } }")
         .write(tmp_path)
         .rename(tmp_path / "bad.cfg")
     )
     checked = run("check", prv, "--cfg", good, "--cfg", absent)
     assert checked.returncode == 0
     assert f"{good}: 1 window, 0 histograms" in checked.stdout
-    assert 'event type 9701 "More bytes" is not in the trace: Paraver asks before it shows' in checked.stdout
+    assert 'event type 9701 "More bytes" is not in the trace: Paraver shows an empty window' in checked.stdout
     checked = run("check", "--quiet", prv, "--cfg", good, "--cfg", absent)
     assert (checked.returncode, checked.stdout) == (0, "")
     checked = run("check", "--quiet", prv, "--cfg", good, "--cfg", bad)
-    line = typed("window_filter_module evt_type 1 9600").find("window_units")
+    line = typed("window_filter_module evt_type 1 9600").find("window_compose")
     assert checked.returncode == 1
-    assert checked.stdout == f"{bad}:{line}: window_units 'x' is not a unit of time: Paraver takes Microseconds\n"
+    assert (
+        checked.stdout
+        == f"{bad}:{line}: 'x' is not a function of level topcompose1: Paraver refuses the cfg, or crashes\n"
+    )
     assert checked.stderr == f"nsys2prv-ng: error: {bad}: 1 kinds of problem\n"
     assert run("check", "--quiet", prv, "--cfg", tmp_path / "missing.cfg").returncode == 1
 
@@ -82,13 +85,7 @@ BROKEN = [
         "Analyzer2D.Data",
         ["Analyzer2D.DataWindow: 0"],
         0,
-        "Analyzer2D.DataWindow: there is no window 0: Paraver crashes",
-    ),
-    (
-        "Analyzer2D.Data",
-        ["Analyzer2D.DataWindow: 3"],
-        -1,
-        "one of windows 3 (Analyzer2D.DataWindow) and 1 (Analyzer2D.ControlW",
+        "Analyzer2D.DataWindow: there is no window 0: Paraver drops the histogram an",
     ),
     (
         "Analyzer2D.AnalysisLimits",
@@ -96,20 +93,141 @@ BROKEN = [
         -8,
         "a histogram without Analyzer2D.AnalysisLimits: Paraver shows nothing but zeros",
     ),
+    ("derived|window_factors", [], -3, "a derived window without window_factors"),
+    ("derived|window_shifts", [], -4, "a derived window without window_shifts"),
+    ("derived|window_identifiers", [], -6, "a derived window without window_identifiers: Paraver crashes"),
     (
-        "Analyzer2D.Maximum",
-        ["Analyzer2D.Maximum: 0.5"],
+        "derived|window_identifiers",
+        ["window_identifiers 1 3"],
         0,
-        "Analyzer2D.Minimum: 1 is above the maximum 0.5: no value has a column",
+        "window_identifiers are not two numbers of windows above window 3: Paraver c",
     ),
-    ("Analyzer2D.Maximum", ["Analyzer2D.Maximum: 1e8"], 1, "99999999 columns: Paraver runs out of memory"),
-    ("Analyzer2D.Delta", ["Analyzer2D.Delta: 0"], 0, "Analyzer2D.Delta: must be above 0: Paraver crashes"),
-    ("Analyzer2D.Delta", ["Analyzer2D.Delta: -1"], 0, "Analyzer2D.Delta: must be above 0: Paraver crashes"),
     (
-        "Analyzer2D.Objects",
-        ["Analyzer2D.Objects: 0,3"],
+        "derived|window_identifiers",
+        ["window_identifiers 0 1"],
         0,
-        "Analyzer2D.Objects: row 3, the trace has 3 at level thread (from 0)",
+        "window_identifiers are not two numbers of windows above window 3: Paraver c",
+    ),
+    (
+        "window_selected",
+        ["window_selected_functions { 2, { {thread, No Such}, {evt_type, =} } }"],
+        0,
+        "'No Such' is not a function of level thread: Paraver refuses the cfg",
+    ),
+    (
+        "window_selected",
+        ["window_selected_functions { 2, { {thread, Adding}, {evt_type, =} } }"],
+        0,
+        "'Adding' is not a function of level thread: Paraver refuses the cfg, or cra",
+    ),
+    (
+        "window_selected",
+        ["window_selected_functions { 2, { {thread, As Is}, {evt_type, =} } }"],
+        0,
+        "'As Is' is not a function of level thread: Paraver refuses the cfg, or cras",
+    ),
+    (
+        "window_selected",
+        ["window_selected_functions { 2, { {thread, In Evt Val }, {evt_type, =} } }"],
+        0,
+        "'In Evt Val ' is not a function of level thread: Paraver refuses",
+    ),
+    (
+        "second|window_selected",
+        ["window_selected_functions { 2, { {task, Last Evt Val}, {evt_type, All} } }"],
+        0,
+        "'Last Evt Val' is not a function of level task: Paraver refuses the cfg, or",
+    ),
+    (
+        "second|window_selected",
+        ["window_selected_functions { 2, { {cpu, Adding}, {evt_type, All} } }"],
+        0,
+        "'Adding' is not a function of level cpu: Paraver refuses the cfg, or crashe",
+    ),
+    (
+        "second|window_selected",
+        ["window_selected_functions { 2, { {evt, All}, {evt_type, All} } }"],
+        0,
+        "'evt' is neither a level nor a filter of the window: Paraver refuses the cf",
+    ),
+    (
+        "second|window_selected",
+        ["window_selected_functions { 2, { {evt_value, ==}, {evt_type, All} } }"],
+        0,
+        "'==' is not a function of level evt_value: Paraver refuses the cfg, or cras",
+    ),
+    (
+        "second|window_selected",
+        ["window_selected_functions { 3, { {thread, Useful}, {evt_type, All} } }"],
+        0,
+        "3 functions are announced, 2 follow: Paraver takes others",
+    ),
+    (
+        "window_compose",
+        ["window_compose_functions { 2, { {compose_thread, Is In Range}, {topcompose1, Adding} } }"],
+        0,
+        "'Adding' is not a function of level topcompose1: Paraver refuses the cfg, o",
+    ),
+    (
+        "window_compose",
+        ["window_compose_functions { 2, { {compose_thread, Is In Range}, {topcompose1, Foo} } }"],
+        0,
+        "'Foo' is not a function of level topcompose1: Paraver refuses",
+    ),
+    (
+        "window_compose",
+        ["window_compose_functions { 2, { {compose_thread, Is In Range}, {topcompose3, Sign} } }"],
+        0,
+        "'topcompose3' is neither a level nor a filter of the window: Paraver refuse",
+    ),
+    (
+        "window_semantic_module thread",
+        ["window_semantic_module thread In Evt Val { 2, { 1 1, 1 2 } }"],
+        0,
+        "'In Evt Val' has 1 parameters, 2 are announced and 2 given: Paraver crashes",
+    ),
+    (
+        "window_semantic_module compose",
+        ["window_semantic_module compose_thread Is In Range { 1, { 1 5 } }"],
+        0,
+        "'Is In Range' has 2 parameters, 1 are announced and 1 given: Paraver crashe",
+    ),
+    ("derived|window_operation", [], -5, "a derived window without window_operation: Paraver crashes"),
+    (
+        "derived|window_operation",
+        ["window_operation multiply"],
+        0,
+        "'multiply' is not an operation of derived windows: Paraver crashes",
+    ),
+    (
+        "derived|window_operation",
+        ["window_operation Adding"],
+        0,
+        "'Adding' is not an operation of derived windows: Paraver crash",
+    ),
+    (
+        "derived|window_selected",
+        ["window_selected_functions { 1, { {evt_type, All} } }"],
+        0,
+        "'evt_type' is neither a level nor a filter of the window: Paraver refuses t",
+    ),
+    (
+        "window_name",
+        ["window_width 1", "window_name first"],
+        0,
+        "'window_width' comes before the first window: Paraver",
+    ),
+    (
+        "window_name",
+        ["Analyzer2D.X: 1", "window_name x"],
+        0,
+        "'Analyzer2D.X:' without '< NEW ANALYZER2D >' before it: Par",
+    ),
+    (
+        "Analyzer2D.X",
+        ["window_width 1"],
+        0,
+        "'window_width' belongs to a window, but a histogram has begun: Paraver ch",
     ),
 ]
 
@@ -119,7 +237,7 @@ def test_a_broken_rule(tmp_path: Path, start: str, new: list[str], after: int, m
     assert_problem(tmp_path, start, new, after, message)
 
 
-KEPT = [
+SOUND = [
     ("Analyzer2D.Delta", ["Analyzer2D.Delta: 0.5"]),
     ("Analyzer2D.Maximum", ["Analyzer2D.Maximum: 1"]),
     ("Analyzer2D.AnalysisLimits", ["Analyzer2D.AnalysisLimits: Allwindow"]),
@@ -129,57 +247,126 @@ KEPT = [
         "Analyzer2D.Objects",
         ["Analyzer2D.3D_ControlWindow: 1", "Analyzer3D.ComputeYScale: True", "Analyzer2D.3D_Delta: 0"],
     ),
+    ("window_maximum_y", ["window_maximum_y 0"]),
+    ("window_object", []),
+    (
+        "window_object",
+        [
+            "window_object appl { 1, { All } }",
+            "window_object task { 0, 2, { All, None } }",
+            "window_object thread { 0, 0, 2, { 0, 1 } }",
+        ],
+    ),
+    ("second|window_object", ["window_object task { 0, 1, { 0 } }"]),
+    ("second|window_object", ["window_object appl { 1, { All } }"]),
+    ("derived|window_level", []),
+    ("derived|window_level", ["window_level workload"]),
+    ("derived|window_identifiers", ["window_identifiers 1 1"]),
+    ("window_selected", ["window_selected_functions { 2, { {thread, In Evt Val}, {evt_type, =} } }"]),
+    ("window_selected", ["window_selected_functions { 2, { {thread, In Evt Val}, {evt_type, [x,y]} } }"]),
+    ("window_compose", ["window_compose_functions { 2, { {compose_thread, Is In Range}, {compose1, Stacked Val} } }"]),
+    (
+        "window_compose",
+        [
+            "window_compose_functions { 3, { {compose_thread, Is In Range}, {extratopcompose1, Prod}, "
+            "{extratopcompose1, Abs} } }",
+            "window_semantic_module extratopcompose1 Prod { 1, { 1 3 } }",
+        ],
+    ),
+    (
+        "window_compose",
+        [
+            "window_compose_functions { 3, { {compose_thread, Is In Range}, {extratopcompose1, Prod}, "
+            "{extratopcompose1, Add} } }",
+            "window_semantic_module extratopcompose1 Prod { 1, { 1 3 } }",
+            "window_semantic_module extratopcompose1 Add { 1, { 1 3 } }",
+        ],
+    ),
+    (
+        "window_compose",
+        [
+            "window_compose_functions { 2, { {compose_thread, Is In Range}, {topcompose1, Translate} } }",
+            "window_semantic_module topcompose1 Translate { 1, { 4 1 2 3 4 } }",
+        ],
+    ),
+    ("derived|window_operation", ["window_operation controlled: clear by"]),
+    ("derived|window_selected", ["window_selected_functions { 1, { {workload, Maximum} } }"]),
+    ("window_width", ["window_width 600  "]),
+    ("window_width", ["CFG4D_ENABLED"]),
+    ("window_width", ["cfg4d window_name|The name"]),
+    ("second|window_level", ["window_level ptask"]),
+    ("window_drawmode", ["window_drawmode 7"]),
+    ("window_compute_y_max", ["window_compute_y_max "]),
+    ("window_maximum_y", ["window_maximum_y 1.5e+06"]),
+    ("window_custom", ["window_custom_color_palette {-1:0,0,0}"]),
+    ("Analyzer2D.Objects", ["Analyzer2D.Objects: All"]),
+    ("Analyzer2D.X", ["Analyzer3D.ComputeYScale: True"]),
 ]
 
 
-@pytest.mark.parametrize(("start", "new"), KEPT, ids=[str(case) for case in KEPT])
-def test_rules_that_are_kept(tmp_path: Path, start: str, new: list[str]) -> None:
-    result = CfgText().replace(start, *new).check(tmp_path)
-    assert result.problems == result.warnings == []
+@pytest.mark.parametrize(("start", "new"), SOUND, ids=[str(case) for case in SOUND])
+def test_what_paraver_takes(tmp_path: Path, start: str, new: list[str]) -> None:
+    assert messages(CfgText().replace(start, *new).check(tmp_path)) == []
 
 
-WARNED = [("Analyzer2D.DataWindow", [], "a histogram without Analyzer2D.DataWindow: Paraver takes its control window")]
+HEADERS: list[tuple[str, list[str], str, list[str], int, str]] = [
+    ("#ParaverCFG", ["# a remark"], "ConfigFile.Version", [], 0, "not a Paraver cfg: neither #ParaverCFG nor"),
+    ("ConfigFile.NumWindows", ["ConfigFile.NumWindows: 4"], "", [], 0, "ConfigFile.NumWindows: is '4', the file has 3"),
+    ("ConfigFile.NumWindows", ["ConfigFile.NumWindows: x"], "", [], 0, "ConfigFile.NumWindows: is 'x', the file has 3"),
+    ("ConfigFile.EndDescription", [], "", [], 4, "the description has no end (ConfigFile.EndDescription)"),
+    ("ConfigFile.BeginDescription", [], "ConfigFile.EndDescription", [], 0, "there is no description"),
+    ("What", ["window_level is the level"], "", [], 5, "the description has a line 'window_level is the level'"),
+    ("What", ["Analyzer2D.Name: x"], "", [], 5, "the description has a line 'Analyzer2D.Name: x'"),
+    ("What", ["< NEW ANALYZER2D >"], "", [], 5, "the description has a line '< NEW ANALYZER2D >'"),
+    ("What", ["\udcff"], "", [], 5, "the line is not UTF-8"),
+]
 
 
-@pytest.mark.parametrize(("start", "new", "message"), WARNED, ids=[case[2] for case in WARNED])
-def test_what_is_rarely_meant_is_a_warning(tmp_path: Path, start: str, new: list[str], message: str) -> None:
-    result = CfgText().replace(start, *new).check(tmp_path)
+@pytest.mark.parametrize(("start", "new", "also", "instead", "line", "message"), HEADERS)
+def test_a_broken_header(
+    tmp_path: Path, start: str, new: list[str], also: str, instead: list[str], line: int, message: str
+) -> None:
+    text = CfgText().replace(start, *new)
+    if also:
+        text.replace(also, *instead)
+    problem = text.check(tmp_path).problems[0]
+    assert problem.line == line
+    assert problem.message.startswith(message)
+
+
+def test_a_header_without_the_first_line(tmp_path: Path) -> None:
+    text = CfgText().replace("#ParaverCFG", "# a remark")
+    assert messages(text.check(tmp_path)) == []
+    text.replace("ConfigFile.Version", "version 3").replace("ConfigFile.NumWindows", "number_of_windows 3")
+    assert messages(text.check(tmp_path)) == []
+
+
+def test_no_window(tmp_path: Path) -> None:
+    text = CfgText()
+    del text.lines[text.find("window_name first") :]
+    found = messages(text.check(tmp_path))
+    assert "there is no window: Paraver refuses the cfg" in found
+
+
+def test_carriage_returns_are_a_warning(tmp_path: Path) -> None:
+    text = CfgText().replace("window_width", "window_width 600\r")
+    result = text.check(tmp_path)
     assert result.problems == []
-    assert [warning.startswith(message) for warning in warned(result)] == ([True] if message else []), result.warnings
+    assert warned(result) == ["carriage return: Paraver does not find the description of such a cfg"]
 
 
-def test_columns_by_their_number(tmp_path: Path) -> None:
-    text = CfgText().replace("Analyzer2D.UseFixed", "Analyzer2D.UseFixedDelta: False")
-    assert text.replace("Analyzer2D.Delta", "Analyzer2D.Delta: 0").check(tmp_path).problems == []
-    (message,) = messages(text.replace("Analyzer2D.NumC", "Analyzer2D.NumColumns: 0").check(tmp_path))
-    assert message == "Analyzer2D.NumColumns: must be above 0 without a fixed delta: Paraver crashes"
-    assert text.replace("Analyzer2D.ComputeY", "Analyzer2D.ComputeYScale: True").check(tmp_path).problems == []
+def test_a_level_of_nodes_needs_resources(tmp_path: Path) -> None:
+    path = CfgText().replace("second|window_level", "window_level node").write(tmp_path)
+    (problem,) = check_cfg(path, CONFIG, TraceHeader(1000, (), HEADER.applications)).problems
+    assert problem.message == "level node of a trace that has no resources: Paraver refuses the cfg"
+    assert check_cfg(path, CONFIG, HEADER).problems == []
 
 
-def test_planes(tmp_path: Path) -> None:
-    text = CfgText().insert("Analyzer2D.Data", "Analyzer2D.3D_ControlWindow: 1", "Analyzer3D.ComputeYScale: False")
-    text.insert("Analyzer2D.Data", "Analyzer2D.3D_Delta: 0", "Analyzer2D.3D_Minimum: 2", "Analyzer2D.3D_Maximum: 1")
-    assert messages(text.check(tmp_path)) == [
-        "Analyzer2D.3D_Delta: must be above 0: Paraver crashes",
-        "Analyzer2D.3D_Minimum: 2 is above the maximum 1: no value has a plane",
-    ]
-
-
-@pytest.mark.parametrize(("control", "data", "levels"), [(2, 1, "thread and task"), (1, 3, ""), (3, 2, ""), (2, 3, "")])
-def test_windows_of_a_histogram(tmp_path: Path, control: int, data: int, levels: str) -> None:
-    text = CfgText().replace("Analyzer2D.Control", f"Analyzer2D.ControlWindow: {control}")
-    text.replace("Analyzer2D.Data", f"Analyzer2D.DataWindow: {data}").replace("Analyzer2D.Objects")
-    (message,) = messages(text.check(tmp_path))
-    names = f"windows {data} (Analyzer2D.DataWindow) and {control} (Analyzer2D.ControlWindow)"
-    derived = f"one of {names} is derived from the other"
-    assert message.startswith(f"{names} have levels {levels}, the first must not be finer" if levels else derived)
-    assert message.endswith("Paraver drops the histogram and shows its window")
-
-
-def test_a_histogram_asks_its_control_window_at_once(tmp_path: Path) -> None:
-    text = CfgText().replace("Analyzer2D.X", "Analyzer2D.Objects: All").replace("Analyzer2D.Objects: 0")
-    text.replace("Analyzer2D.Analysis").insert("Analyzer2D.Name", "Analyzer2D.AnalysisLimits: Allwindow")
-    assert messages(text.check(tmp_path)) == [
-        "Analyzer2D.AnalysisLimits: stands above Analyzer2D.ControlWindow: Paraver crashes",
-        "Analyzer2D.Objects: stands above Analyzer2D.ControlWindow: Paraver crashes",
-    ]
+@pytest.mark.parametrize("key", ["window_identifiers", "window_semantic_module"])
+def test_numbers_of_thousands_of_digits(tmp_path: Path, key: str) -> None:
+    digits = 5000 * "9"
+    value = f"thread In Evt Val {{ {digits}, {{ {digits} 1 }} }}" if key.endswith("module") else f"{digits} {digits}"
+    assert CfgText().insert("derived|window_level", f"{key} {value}").check(tmp_path).problems
+    for filtered in ("evt_type", "evt_value", "evt_type_label"):
+        line = f"window_filter_module {filtered} {digits} {digits}"
+        assert CfgText().replace("window_filter_module evt_type ", line).check(tmp_path).problems
