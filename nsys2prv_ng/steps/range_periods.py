@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.groups import find_medians
+from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.steps.kinds import read_batch
@@ -158,6 +159,19 @@ class _Sequence:
         self.weights = np.ones(number.size), np.bincount(self.name, length) / number
         """Weights of the names: one, and the mean length."""
 
+    def choose_names(self) -> list[tuple[int, bool]]:
+        """Return the names to cut at, and whether after them: those with the optimizer, and the first and the last of
+        equally frequent names. Others cut the same parts elsewhere."""
+        count = np.bincount(self.name)
+        reverse = np.unique(self.name[::-1], return_index=True)[1]
+        first = np.unique(self.name, return_index=True)[1]
+        chosen = [(int(name), False) for name in _choose_least(count, first)]
+        chosen += [(int(name), True) for name in _choose_least(count, reverse)]
+        low, high = np.searchsorted(self.launched, [self.begin, self.end + 1])
+        optimizing = np.unique(self.name[self.optimizers[high] > self.optimizers[low]]).tolist()
+        named = [n for n, text in enumerate(self.families) if _OPTIMIZER.search(text)]
+        return list(dict.fromkeys([*chosen, *((n, after) for n in [*optimizing, *named] for after in (False, True))]))
+
     def cut(self, name: int, *, after: bool) -> tuple[IntArray, IntArray]:
         """Return the first range of each part that begins before, or ends after, a name, and the one after its last."""
         places = np.flatnonzero(self.name == name) + after
@@ -192,12 +206,18 @@ class _Sequence:
         if not self.optimizers[-1]:
             is_named = np.array([bool(_OPTIMIZER.search(text)) for text in self.families])[self.name]
             return np.add.reduceat(is_named[: after[-1]].astype(np.int64), first), is_named[after - 1].astype(np.int64)
-        limits = pick(self.end, np.append(first[:1], after) - 1, -1) + 1 if ends else self.begin[first]
+        limits = pick(self.end, np.append(first[:1], after) - 1, -_NEVER) + 1 if ends else self.begin[first]
         if not ends:
             limits = np.append(limits, pick(self.begin, np.where(after < self.name.size, after, -1)[-1:], _NEVER))
         last = np.searchsorted(self.launched, [self.begin[after - 1], self.end[after - 1] + 1])
         whole = self.optimizers[np.searchsorted(self.launched, limits)]
         return np.diff(whole), self.optimizers[last[1]] - self.optimizers[last[0]]
+
+
+def _choose_least(count: IntArray, place: IntArray) -> IntArray:
+    """Return of the names (k) with each count the one with the least place."""
+    order = np.lexsort((place, count))
+    return order[find_starts(count[order])]
 
 
 def _choose_parts(sequence: _Sequence, fewest: int) -> RangeParts | None:
@@ -212,14 +232,13 @@ def _choose_parts(sequence: _Sequence, fewest: int) -> RangeParts | None:
 
 
 def _list_parts(sequence: _Sequence, fewest: int) -> Iterator[RangeParts]:
-    """Yield the sound parts, before and after each name."""
-    for name in range(sequence.used.size):
-        for is_after in (False, True):
-            first, after = sequence.cut(name, after=is_after)
-            if first.size >= fewest:
-                parts = _examine(sequence, first, after, fewest, ends=is_after)
-                if parts is not None:
-                    yield parts
+    """Yield the sound parts, before and after names."""
+    for name, is_after in sequence.choose_names():
+        first, after = sequence.cut(name, after=is_after)
+        if first.size >= fewest:
+            parts = _examine(sequence, first, after, fewest, ends=is_after)
+            if parts is not None:
+                yield parts
 
 
 def _examine(sequence: _Sequence, first: IntArray, after: IntArray, fewest: int, *, ends: bool) -> RangeParts | None:

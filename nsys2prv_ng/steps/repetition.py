@@ -31,6 +31,8 @@ from nsys2prv_ng.steps.range_periods import RangeParts, RangeSequence, find_part
 from nsys2prv_ng.steps.repeated_steps import Candidate, find_candidates, name_delimiter
 from nsys2prv_ng.steps.work import LaunchedWork, load_work
 
+_LEAST_OF_TASK = 0.01
+"""Least kernels of a task that must have steps, as a share of the most of any task. A choice: a start-up's."""
 _MOST_NAMES = 3
 """Most names of ranges in the name of a step that is made of several."""
 
@@ -94,24 +96,30 @@ def find_range_periods(
 def _find_agreed(
     reports: Sequence[ReportRecords], tree: ObjectTree, store: Store, fewest: int, engine: Engine, find: _Find
 ) -> Repetitions | None:
-    """Return the steps that the tasks with kernels or graphs agree on; None if there are none."""
+    """Return the steps that the tasks with kernels or graphs agree on; None if there are none.
 
-    def find_in_group(group: Sequence[int]) -> dict[int, list[Found]]:
-        return find(group, load_work([(reports[index], tree.rows[index]) for index in group], tree, store))
+    A task that launches hardly any, as a process that only looks for a GPU, need not have steps.
+    """
+
+    def find_in_group(group: Sequence[int]) -> tuple[dict[int, list[Found]], dict[int, int]]:
+        tasks = load_work([(reports[index], tree.rows[index]) for index in group], tree, store)
+        return find(group, tasks), {task: work.name.size for task, work in tasks.items()}
 
     found: dict[int, list[Found]] = {}
+    launched: dict[int, int] = {}
     captures: list[tuple[int, int]] = []
     begins: dict[int, IntArray] = {}
     groups = group_reports_by_task([report.places for report in reports], tree)
-    for group, part in zip(groups, engine.map(find_in_group, groups), strict=True):
+    for group, (part, number) in zip(groups, engine.map(find_in_group, groups), strict=True):
         found |= part
-        if not all(part.values()):
-            return None
+        launched |= number
         if part:
             limits = [reports[index].find_capture() for index in group]
             captures.append((min(first for first, _ in limits), max(last for _, last in limits)))
             begins |= dict.fromkeys(part, np.sort([first for first, _ in limits]))
-    if not found:
+    least = _LEAST_OF_TASK * max(launched.values(), default=0)
+    found = {task: candidates for task, candidates in found.items() if candidates or launched[task] >= least}
+    if not found or not all(found.values()):
         return None
     agreed = agree(found, fewest, (max(first for first, _ in captures), min(last for _, last in captures)))
     return None if agreed is None else _tabulate(agreed, tree, begins)

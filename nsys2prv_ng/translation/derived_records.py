@@ -85,8 +85,10 @@ def derive_steps(job: Job, labels: Labels) -> JoinResult:
     listed = list_steps(job, steps)
     result = store_steps(job, listed)
     if result.written:
-        texts = zip(_number_values(steps).tolist(), steps.number.tolist(), strict=True)
-        values = {value: number_step(steps.name, str(number)) for value, number in texts}
+        # Where ranges tell the kinds apart, a step is called by its own: `eval 6` among those of `train`.
+        names = steps.kinds if steps.name in steps.kinds else (steps.name,) * len(steps.kinds)
+        texts = zip(_number_values(steps).tolist(), steps.number.tolist(), steps.kind.tolist(), strict=True)
+        values = {value: number_step(names[kind], str(number)) for value, number, kind in texts}
         kinds = dict(enumerate(steps.kinds, 1))
         for event_type in listed:
             labels.declare(replace(event_type, values=kinds if event_type == types.STEP_KIND else values))

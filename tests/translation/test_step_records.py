@@ -12,7 +12,7 @@ import pytest
 from nsys2prv_ng import translate
 from nsys2prv_ng.reading.open_reports import Selection
 from tests.analysis.path.path_reports import Capture
-from tests.conftest import SAMPLES, Unpacked
+from tests.conftest import DATA, SAMPLES, Unpacked, unpack
 from tests.report_truth import PUSH_POP
 from tests.steps.step_truth import StepTruth, list_ranges
 from tests.steps.test_repetition import list_launched
@@ -128,20 +128,21 @@ def test_a_task_without_a_thread_row(tmp_path: Path) -> None:
             assert set(np.diff(own["end"])) == {8_000} and len(own) == 7
 
 
-def test_kinds_beside_steps(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
-    """Each step has its kind, at the same time on the same rows, as the ranges say: `cycle`, and at times `output`."""
-    report, trace = unpacked(shared_reports / "programs/solver-fast.rank0.sqlite"), tmp_path / "trace.prv"
+def test_kinds_beside_steps(tmp_path: Path) -> None:
+    """Each step has its kind, at the same time on the same rows, as the ranges say: `train`, and at times `eval`."""
+    report, trace = unpack(DATA / "programs/evalloop-a.rank0.sqlite.xz"), tmp_path / "trace.prv"
     result = translate([report], trace)
     with closing(sqlite3.connect(report)) as database:
         ((utc,),) = database.execute("SELECT utcEpochNs FROM TARGET_INFO_SESSION_START_TIME")
-        query = "SELECT start, text FROM NVTX_EVENTS WHERE text IN ('cycle', 'output')"
-        said = {start + utc - result.start_utc_ns: text for start, text in database.execute(query)}
+        query = "SELECT start, text FROM NVTX_EVENTS WHERE text LIKE 'train %' OR text LIKE 'eval %'"
+        said = {start + utc - result.start_utc_ns: text.split()[0] for start, text in database.execute(query)}
     read = read_trace(trace)
     steps, hosts, kinds = (
         pair_intervals(read, kind).sort_values(["row", "begin"]) for kind in (STEP, HOST_STEP, STEP_KIND)
     )
     assert steps[["row", "begin", "end"]].values.tolist() == kinds[["row", "begin", "end"]].values.tolist()
-    assert read.values[STEP_KIND] == {0: "End", 1: "cycle", 2: "output"}
+    assert read.values[STEP_KIND] == {0: "End", 1: "train", 2: "eval"}
+    assert {read.values[STEP][value].split()[0] for value in steps["value"]} == {"train", "eval"}
     expected = {value: said[begin] for begin, value in zip(hosts["begin"], hosts["value"], strict=True)}
     shown = zip(steps["row"], steps["value"], kinds["value"], strict=True)
     found = {(row, value): read.values[STEP_KIND][kind] for row, value, kind in shown}
