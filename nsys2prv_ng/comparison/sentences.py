@@ -105,7 +105,8 @@ def state_verdict(pair: Pair, quote: Quote) -> str:
     elif max(pair.sizes) > 1:
         times = f"{after} instead of {before} for the same work"
     else:
-        unit = "step" if pair.a.step_delimiter else quote(pair.a.step_name or "step")
+        is_mixed = any(table.key == "kinds" for table in pair.tables)
+        unit = "step" if pair.a.step_delimiter or is_mixed else quote(pair.a.step_name or "step")
         times = f"{after} per {verdict.average} {unit} instead of {before}"
     times += f" ({format_difference(verdict.difference_ns)}, {format_change(verdict.change)}"
     times += ")" if verdict.p is None else f", p {state_p(verdict.p)})"

@@ -5,7 +5,7 @@ step of a GPU has each kernel and copy that both runs have. The ratio k of these
 on is the ratio of the work if one of these holds:
 
 - The captures have in all k times as many steps: the same work, cut in two ways. What a cure removes has other ratios.
-  For k = 1, if steps are as many as _MANY, one name that agrees suffices, or bytes copied to GPUs that do.
+  For k = 1, equal bytes copied to GPUs suffice beside some names.
 - At least _NEARLY of this time of both runs agrees. If k is not 1, nothing may occur equally often in a step then,
   outermost ranges must agree, and the captures have unlike numbers of steps: else a step may do as much in other parts.
 
@@ -53,8 +53,15 @@ _COMMUNICATION = {KERNEL_CLASSES[number] for number in COMMUNICATION_CLASSES}
 _SAME_INPUT = 0.1
 """Most by which bytes of input differ from a ratio. A choice: in `ppo`, 0.09 are of what not every step copies."""
 _MANY = 8
-"""Fewest steps whose equal number is no chance, if something occurs equally often in each. A choice: the pairs `recsys`
-and `hftrainer` of the test bed, whose cures replace most kernels, have 10 and 23."""
+"""Fewest steps whose equal number, or ratio, is no chance. A choice: captures of five steps are common, and the pairs
+`recsys` and `hftrainer` of the test bed, whose cures replace most kernels, have 10 and 23."""
+_LEAST_OF_ALL, _FEWEST_NAMES = 0.2, 3
+"""Least share of all GPU time, on both sides, of names that agree, and fewest of them: fewer need _MOST of it. In the
+test bed, two modes of one program share 0.23 or more (`recsys`); other programs 0.06 or less, or 0.22 by one name of an
+element-wise kernel (`denoise` and `forces`)."""
+_FEWEST_WITH_INPUT = 5
+"""Fewest names that agree if so do bytes of input: 34 in the pair `cloze`, whose products all change their type."""
+_OPTIMIZER = "Optimizer"
 _MOST_SHOWN = 2
 """Most counts that show why numbers of steps are not known."""
 _COVERS = 0.5
@@ -107,20 +114,29 @@ def match_steps(a: JobSummary, b: JobSummary) -> StepMatch:
 
 def _choose_sizes(shared: Sequence[_Shared], a: JobSummary, b: JobSummary) -> tuple[int, int]:
     """Return how many steps of each side are the same work; zeros if that does not show."""
-    total = _count_all_steps(a)
+    whole_ns = _measure_all(a), _measure_all(b)
     inputs = _compare_inputs(a, b)
-    if total == _count_all_steps(b) >= _MANY and (any(each.agrees(1) for each in shared) or _is_near(inputs, 1)):
+    equal = [each for each in shared if each.agrees(1)]
+    is_alike = _are_enough(equal, whole_ns) or (_is_near(inputs, 1) and len(equal) >= _FEWEST_WITH_INPUT)
+    if is_alike and _count_all_steps(a) == _count_all_steps(b) >= _MANY:
         return 1, 1
     ratios = [each.b / each.a for each in shared[:_MOST_TRIED]]
     tried = [(ratio, [each for each in shared if each.agrees(ratio)]) for ratio in ratios]
     ratio, agreeing = max(tried, key=lambda one: sum(each.share for each in one[1]), default=(1.0, []))
     whole = round(max(ratio, 1 / ratio))
     sizes = (whole, 1) if ratio >= 1 else (1, whole)
-    if sum(each.share for each in agreeing) < _SOME or abs(log(ratio * sizes[1] / sizes[0])) > _WHOLE:
+    if (
+        not _are_enough(agreeing, whole_ns)
+        or sum(each.share for each in agreeing) < _SOME
+        or abs(log(ratio * sizes[1] / sizes[0])) > _WHOLE
+    ):
         return 0, 0
     least = min(sum(each.share_a for each in agreeing), sum(each.share_b for each in agreeing))
     total_a, total_b = (_count_all_steps(side) / size for side, size in zip((a, b), sizes, strict=True))
     is_sure = min(total_a, total_b) > 0 and abs(total_a - total_b) < 1 and abs(log(total_a / total_b)) <= _ALIKE
+    if whole > 1 and _trains(a) != _trains(b):
+        return 0, 0
+    is_sure = is_sure and (whole == 1 or min(total_a, total_b) >= _MANY)
     if is_sure and whole == 1:
         return sizes
     if inputs and not _is_near(inputs, ratio):
@@ -132,6 +148,25 @@ def _choose_sizes(shared: Sequence[_Shared], a: JobSummary, b: JobSummary) -> tu
             return 0, 0  # smaller parts of the same work
         is_alone = is_alone and not _has_equal(shared, ratio, a, b)
     return sizes if is_sure or is_alone else (0, 0)
+
+
+def _are_enough(agreeing: Sequence[_Shared], whole_ns: tuple[float, float]) -> bool:
+    """Return whether names whose counts agree have enough of all GPU time of a step (`whole_ns`) to be no chance."""
+    shares = [
+        sum(own) / ns if ns else 0.0
+        for own, ns in zip(([e.ns_a for e in agreeing], [e.ns_b for e in agreeing]), whole_ns, strict=True)
+    ]
+    return min(shares) >= _LEAST_OF_ALL if len(agreeing) >= _FEWEST_NAMES else sum(shares) >= 2 * _MOST
+
+
+def _measure_all(summary: JobSummary) -> float:
+    """Return the time (ns) of all operations in a step of a GPU."""
+    return sum(ns for _, ns in _sum_operations(summary).values())
+
+
+def _trains(summary: JobSummary) -> bool:
+    """Return whether kernels of an optimizer ran."""
+    return any(each.kernel_class == _OPTIMIZER for each in summary.kernels)
 
 
 def _is_near(inputs: Sequence[float], ratio: float) -> bool:

@@ -154,6 +154,7 @@ def _place_in_time(candidate: Candidate, work: LaunchedWork) -> Found:
     """Return the steps of a candidate by their times."""
     limits = work.launched[np.minimum(candidate.limits, work.launched.size - 1)]
     limits[-1] = work.launched[candidate.limits[-1] - 1] + 1
+    core = "training" if candidate.is_phase.any() else ""  # phases are told apart by the optimizer
     return Found(
         kind=candidate.kind,
         rank=candidate.rank,
@@ -163,7 +164,7 @@ def _place_in_time(candidate: Candidate, work: LaunchedWork) -> Found:
         end=limits[1:],
         done=np.maximum.reduceat(work.end[: candidate.limits[-1]], candidate.limits[:-1]),
         number=np.arange(1, candidate.steps + 1),
-        text=make_objects([OTHER_WORK if phase else "step" for phase in candidate.is_phase]),
+        text=make_objects([OTHER_WORK if phase else core for phase in candidate.is_phase]),
         row=-1,
         repeats=candidate.repeats,
     )

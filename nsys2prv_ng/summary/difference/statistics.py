@@ -100,6 +100,8 @@ def compare_means(a: Sequence[int], b: Sequence[int], kinds: Sequence[Sequence[s
     A few steps that take far longer change a mean, but hardly any rank. `kinds`: the kind of each value of both sides.
     If both have the same kinds, about as often, values are divided among those of their kind.
     """
+    if sorted(b) < sorted(a):  # p is the same for exchanged sides
+        a, b, kinds = b, a, kinds[::-1]
     one, other = (Counter(kind) for kind in kinds)
     shares = [abs(one[kind] / len(a) - other[kind] / len(b)) for kind in one]
     if one.keys() != other.keys() or max(shares, default=1) > _SAME_SHARE:
@@ -112,7 +114,7 @@ def compare_means(a: Sequence[int], b: Sequence[int], kinds: Sequence[Sequence[s
     random = np.random.default_rng(0)
     as_far = 0
     for _ in range(_DIVISIONS):
-        mixed = ((random.permutation(np.concatenate(pool)), pool[0].size) for pool in pools)
+        mixed = ((random.permutation(np.sort(np.concatenate(pool))), pool[0].size) for pool in pools)
         as_far += abs(sum(_differ(values[:few], values[few:]) for values, few in mixed)) >= away
     return float(1 + as_far) / (1 + _DIVISIONS)
 

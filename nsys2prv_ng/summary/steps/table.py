@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from nsys2prv_ng.summary.efficiency.numbers import StepKind, StepNumbers
 from nsys2prv_ng.summary.efficiency.windows import PARTS, list_parts
 from nsys2prv_ng.summary.steps.numbers import IdlePart, SlowStepNumbers, StepChange, StepPart
-from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, format_percent, join_first
+from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, format_percent, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, NsChange, Share, make_columns
 from nsys2prv_ng.text.names import NO_RANGE, USER_CODE, clean_name
 
@@ -67,8 +67,8 @@ def describe_kinds(steps: StepNumbers | None) -> str:
     differ = None not in parts and len({part.label for part in parts if part is not None}) > 1
     texts = []
     for kind, part in zip(kinds[:_MOST_NAMED], parts, strict=False):
-        share = format_percent(kind.total_ns, whole)
-        text = f"{clean_name(kind.name)}: {kind.count:,} of {count:,} steps, {share} of the time"
+        steps_of_kind = f"{kind.count:,} of {count:,} steps (median {format_time(kind.median_ns)})"
+        text = f"{clean_name(kind.name)}: {steps_of_kind}, {format_percent(kind.total_ns, whole)} of the time"
         if differ and part is not None and kind.losses is not None:
             gpu_ns = kind.total_ns * kind.losses.devices
             text += f", {part.label} {format_percent(part.ns, gpu_ns)} of it"

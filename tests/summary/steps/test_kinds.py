@@ -65,7 +65,8 @@ def test_kinds_in_words() -> None:
     summary = set_kinds([10] * 9 + [300, 300, 310], [TRAIN] * 9 + [EVAL] * 3)
     assert summary.steps is not None
     assert describe_kinds(summary.steps) == (
-        "eval: 3 of 12 steps, 91.0% of the time; train: 9 of 12 steps, 9.0% of the time"
+        "eval: 3 of 12 steps (median 300 ms), 91.0% of the time; "
+        "train: 9 of 12 steps (median 10.0 ms), 9.0% of the time"
     )
     assert describe_job(summary).endswith("| median eval step 300 ms, train step 10.0 ms")
 
@@ -79,8 +80,8 @@ def test_main_parts_are_named_if_they_differ() -> None:
     steps = set_kinds([1] * 4, [TRAIN] * 4).steps
     assert steps is not None
     assert describe_kinds(replace(steps, kinds=kinds)) == (
-        "eval: 1 of 2 steps, 66.7% of the time, host-bound 75.0% of it; "
-        "train: 1 of 2 steps, 33.3% of the time, compute 90.0% of it"
+        "eval: 1 of 2 steps (median 100 ms), 66.7% of the time, host-bound 75.0% of it; "
+        "train: 1 of 2 steps (median 50.0 ms), 33.3% of the time, compute 90.0% of it"
     )
 
 
