@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from pathlib import Path
 from statistics import median
 
 import pytest
@@ -16,7 +15,7 @@ from nsys2prv_ng.summary.efficiency.windows import list_parts
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.steps.table import describe_kinds, list_kind_tables, name_kind
 from nsys2prv_ng.text.layout import format_grid
-from tests.conftest import Unpacked
+from tests.conftest import DATA, unpack
 from tests.summary.made import IN_STEPS, summarize_reports
 from tests.summary.made_summary import MS, make_losses, make_summary, set_steps
 
@@ -136,11 +135,11 @@ def test_where_the_slowest_step_of_a_kind_is() -> None:
 
 
 @pytest.mark.slow
-def test_numbers_of_kinds_are_those_of_their_steps(shared_reports: Path, unpacked: Unpacked) -> None:
-    summary = summarize_reports([unpacked(shared_reports / "programs/solver-fast.rank0.sqlite")], IN_STEPS)
+def test_numbers_of_kinds_are_those_of_their_steps() -> None:
+    summary = summarize_reports([unpack(DATA / "programs/evalloop-a.rank0.sqlite.xz")], IN_STEPS)
     steps, efficiency = summary.steps, summary.efficiency
     assert steps is not None and isinstance(efficiency, EfficiencyNumbers)
-    assert [kind.name for kind in steps.kinds] == ["cycle", "output"]
+    assert [kind.name for kind in steps.kinds] == ["train", "eval"]
     for kind in steps.kinds:
         own = [step for step in efficiency.steps if step.kind == kind.name]
         lengths = [step.window_ns for step in own]
@@ -148,6 +147,6 @@ def test_numbers_of_kinds_are_those_of_their_steps(shared_reports: Path, unpacke
         assert kind.losses is not None and sum(part.ns for part in list_parts(kind.losses)) == kind.total_ns
         assert kind.losses.host_ns == sum(step.losses.host_ns for step in own if step.losses is not None)
     (line,) = [statement for statement in answer(summary).statements if statement.label == "KINDS"]
-    cycle, output = steps.kinds
-    assert line.text.startswith(f"cycle: {cycle.count} of {steps.count} steps, ")
-    assert f"; output: {output.count} of {steps.count} steps, " in line.text
+    train, evaluation = steps.kinds
+    assert line.text.startswith(f"train: {train.count} of {steps.count} steps (")
+    assert f"; eval: {evaluation.count} of {steps.count} steps (" in line.text
