@@ -24,7 +24,7 @@ def describe(name: str, folder: Path, truth: dict[str, Any]) -> list[str]:
     cells = [name]
     for mode, side in zip("ab", sides, strict=True):
         steps, true = nsys2prv_ng.summarize([side]).steps, truth[mode]
-        found = "none" if steps is None else f"{steps.count + steps.warmup} `{steps.delimiter or steps.name}`"
+        found = "none" if steps is None else f"{steps.count + steps.warmup} `{(steps.delimiter or steps.name)[:40]}`"
         found += "" if steps is None else f", {steps.median_ns / 1e6:.2f} ms"
         cells += [f"{found} ({true['steps']}, {true['median_ms']:.2f} ms)", f"{true['alone_ms']:.2f}"]
     verdict = nsys2prv_ng.compare([sides[0]], [sides[1]]).pairs[0].verdict
