@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nsys2prv_ng.comparison.model import CaptureNumbers, Side
 from nsys2prv_ng.report.formats import get_report_name
-from nsys2prv_ng.steps.kinds import OTHER_WORK
+from nsys2prv_ng.steps.numbered_names import OTHER_WORK
 from nsys2prv_ng.summary.difference.budget import group_steps
 from nsys2prv_ng.summary.difference.statistics import find_median
 from nsys2prv_ng.summary.efficiency.numbers import StepNumbers

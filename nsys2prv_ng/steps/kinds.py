@@ -26,8 +26,6 @@ from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.steps.spans import HostSpans
 from nsys2prv_ng.steps.work_kinds import divide_by_work, load_content, may_differ, name_work
 
-OTHER_WORK = "other work"
-"""Name of what lies between steps that kernels show, and is no step."""
 ORDINARY, OTHER = "ordinary", "other"
 """Name of the most frequent kind by its work, and of all kinds beyond MOST_KINDS."""
 MOST_KINDS = 4

@@ -20,6 +20,8 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import IntArray
 
+OTHER_WORK = "other work"
+"""Name of what lies between steps that kernels show, and is no step."""
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)*)")
 _MOST_DIGITS = 18
 """Numbers with more digits may not fit 64 bits."""

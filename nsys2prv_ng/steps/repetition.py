@@ -26,7 +26,7 @@ from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.parallel import Engine
 from nsys2prv_ng.steps.agreement import Found, agree
-from nsys2prv_ng.steps.kinds import OTHER_WORK
+from nsys2prv_ng.steps.numbered_names import OTHER_WORK
 from nsys2prv_ng.steps.range_periods import RangeParts, RangeSequence, find_parts, is_operator, name_family
 from nsys2prv_ng.steps.repeated_steps import Candidate, find_candidates, name_delimiter
 from nsys2prv_ng.steps.work import LaunchedWork, load_work

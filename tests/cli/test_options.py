@@ -214,7 +214,16 @@ def test_only_the_command_line_spells_options() -> None:
     spelled = re.compile(rf"(?<![\w-])({'|'.join(sorted(flags))})(?![\w-])")
     described = {"job_script.py", "table.py", "words.py", "mfu.py"}  # options of Slurm and nsys; sentences of a summary
     package = Path(nsys2prv_ng.__file__).parent
-    read = ("cli", "html", "options", "summary/text.py", "summary/answer", "comparison/result.py", "text/layout.py")
+    read = (
+        "cli",
+        "html",
+        "options",
+        "summary/text.py",
+        "summary/answer",
+        "comparison/result.py",
+        "comparison/sentences.py",
+        "text/layout.py",
+    )
     found = []
     for file in package.rglob("*.py"):
         if file.name in described or any(file.is_relative_to(package / room) for room in read):

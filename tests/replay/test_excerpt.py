@@ -183,7 +183,9 @@ def make_steps(lengths: list[int]) -> Steps:
     none = np.zeros(0, np.int64)
     columns = dict.fromkeys(("task", "row", "step", "begin", "end", "host_begin", "host_end"), none)
     number = np.arange(len(lengths))
-    return Steps("step", "", 1.0, True, number=number, warmup=0, start=ends - lengths, stop=ends, **columns)
+    kinds = {"kinds": ("",), "kind": np.zeros(number.size, np.int64), "batches": np.zeros((number.size, 0), np.int64)}
+    start = ends - lengths
+    return Steps("step", "", 1.0, 1, True, number=number, warmup=0, start=start, stop=ends, **columns, **kinds)
 
 
 @pytest.mark.parametrize("seed", range(200))

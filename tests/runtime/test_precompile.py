@@ -58,7 +58,7 @@ def test_another_process_compiles_once_for_all_runs(tmp_path: Path) -> None:
     assert run(tmp_path, "1", "wait") == "0 []"
     assert list_kept(tmp_path) == set()
     assert run(tmp_path, "2", "wait") == "1 [0]"
-    assert list_kept(tmp_path) == {"kernels.search", "kernels.take_median"}
+    assert list_kept(tmp_path) == {"jit.search", "jit.take_median"}
     assert run(tmp_path, "2", "wait") == "0 []"
 
 
@@ -85,7 +85,7 @@ def test_the_current_folder_does_not_matter(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     [process] = precompile._start(["runtime"], 1, subprocess.PIPE)
     assert precompile._finish(process) == (2, 2)
-    assert list_kept(tmp_path / "cache") == {"kernels.search", "kernels.take_median"}
+    assert list_kept(tmp_path / "cache") == {"jit.search", "jit.take_median"}
 
 
 def test_a_process_ends_with_its_input(tmp_path: Path) -> None:

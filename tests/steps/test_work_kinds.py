@@ -215,8 +215,8 @@ def test_rollouts_between_updates_without_ranges(shared_reports: Path, unpacked:
         database.execute("DELETE FROM NVTX_EVENTS")
     with open_job([path], tmp_path, ReadOptions(), Progress()) as job:
         assert job.steps is not None
-        assert job.steps.kinds == ("ordinary", "with 537 more kernels")
-        assert job.steps.kind.tolist() == ([0] * 7 + [1]) * 4 + [0] * 8
+        assert job.steps.kinds == ("training", "other work")
+        assert job.steps.kind.tolist() == ([0] * 8 + [1]) * 4 + [0] * 8
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from nsys2prv_ng.steps.kinds import OTHER_WORK
+from nsys2prv_ng.steps.numbered_names import OTHER_WORK
 from nsys2prv_ng.summary.difference.statistics import (
     FEWEST,
     LEVEL,
