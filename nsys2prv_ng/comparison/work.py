@@ -69,7 +69,7 @@ _COVERS = 0.5
 _LEAST_OPEN = 0.1
 """Least share of the steps in which a range must be open that may be a step. A choice: `update` of `ppo` has 0.18."""
 _FEWEST = 3
-"""Fewest ranges of a rank that are steps (steps/steps.py)."""
+"""Fewest ranges of a rank that are steps (steps/numbered_ranges.py)."""
 
 
 class _Shared(NamedTuple):

@@ -138,7 +138,8 @@ _MOST_LISTED = 5
 
 
 def _load_named(index: int, report: ReportRecords, rows: IntArray, tree: ObjectTree, store: Store, name: str) -> Table:
-    """Return the push/pop ranges of a name in a report: task, row, number (or ABSENT), report, begin, end (ns).
+    """Return the push/pop ranges of a name in a report: task, row, number (or ABSENT), report, begin,
+    end (ns) and text.
 
     `name` may be a template (steps/numbered_names.py), unless a range has this very name.
     """

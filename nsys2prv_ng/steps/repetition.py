@@ -164,7 +164,7 @@ def _place_in_time(candidate: Candidate, work: LaunchedWork) -> Found:
         end=limits[1:],
         done=np.maximum.reduceat(work.end[: candidate.limits[-1]], candidate.limits[:-1]),
         number=np.arange(1, candidate.steps + 1),
-        text=make_objects([OTHER_WORK if phase else core for phase in candidate.is_phase]),
+        text=np.where(candidate.is_phase, OTHER_WORK, core).astype(object),
         row=-1,
         repeats=candidate.repeats,
     )

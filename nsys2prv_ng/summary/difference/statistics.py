@@ -111,10 +111,11 @@ def compare_means(a: Sequence[int], b: Sequence[int], kinds: Sequence[Sequence[s
         [np.array([float(ns) for ns, kind in side if kind == own]) for side in known] for own in dict.fromkeys(kinds[0])
     ]
     away = abs(sum(_differ(first, second) for first, second in pools)) * (1 - _ROUNDING)
+    joined = [(np.sort(np.concatenate(pool)), pool[0].size) for pool in pools]
     random = np.random.default_rng(0)
     as_far = 0
     for _ in range(_DIVISIONS):
-        mixed = ((random.permutation(np.sort(np.concatenate(pool))), pool[0].size) for pool in pools)
+        mixed = ((random.permutation(values), few) for values, few in joined)
         as_far += abs(sum(_differ(values[:few], values[few:]) for values, few in mixed)) >= away
     return float(1 + as_far) / (1 + _DIVISIONS)
 
