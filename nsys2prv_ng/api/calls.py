@@ -205,6 +205,7 @@ def what_if(reports: Reports, options: calls.WhatIfOptions) -> WhatIfNumbers:
     from nsys2prv_ng.replay.analyse import analyse, describe_size, load_experiment
     from nsys2prv_ng.replay.what_if import is_too_large
     from nsys2prv_ng.runtime.precompile import FOR_SUMMARY, compile_ahead
+    from nsys2prv_ng.summary.answer.remedies import list_proposed
 
     progress, scratch = options.display, _find_scratch() if output is None else output.parent
     with (
@@ -218,7 +219,7 @@ def what_if(reports: Reports, options: calls.WhatIfOptions) -> WhatIfNumbers:
         if experiment is None:
             raise UsageError(describe_size(job))
         try:
-            numbers = analyse(experiment, scenarios, progress=progress)
+            numbers = analyse(experiment, scenarios, proposed=list_proposed(), progress=progress)
         except UsageError as error:
             raise UsageError(error.message, parameter="change") from None
         if output is not None:

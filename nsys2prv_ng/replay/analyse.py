@@ -13,7 +13,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver.value_tables import HANDS_OVER
 from nsys2prv_ng.replay import changes as what
-from nsys2prv_ng.replay.apply import apply_changes
+from nsys2prv_ng.replay.apply import apply_changes, can_apply
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.graph import CALL, CODE, COPY, FAR, KERNEL, NEAR, NONE, mark_at, mark_kinds
 from nsys2prv_ng.replay.model import Model, load_model
@@ -87,19 +87,24 @@ def analyse(
     experiment: Experiment,
     scenarios: Sequence[Sequence[Change]] = (),
     *,
+    proposed: Sequence[Sequence[Change]] = (),
     with_slack: bool = True,
     progress: Progress | None = None,
 ) -> WhatIfNumbers:
     """Return what scenarios save, each of which has one or more changes; without any, those that are likely to.
 
-    Raises UsageError for a change that matches nothing.
+    `proposed`: further scenarios that may save something, tried if the job has what they change. Raises UsageError for
+    a change that matches nothing.
     """
     model, observed = experiment.model, experiment.observed
     totals = Totals(model, observed)
     ranges, classes = (totals.measure_ranges(), totals.measure_classes()) if with_slack or not scenarios else ({}, {})
     limits = experiment.list_limits(observed, model.graph.weight)
     slowest = next((limit.rank for limit in limits if limit.rank is not None), None)
-    likely = [] if scenarios else [[change] for change in list_candidates(totals, ranges, classes, slowest)]
+    likely: list[Sequence[Change]] = []
+    if not scenarios:
+        likely = [(change,) for change in list_candidates(totals, ranges, classes, slowest)]
+        likely += [each for each in proposed if each not in likely and can_apply(model, each)]
     sums = {what.RANGE: ranges, what.CLASS: classes} if with_slack else {}
     parts = max(observed.lengths.size * observed.tasks.size, 1)
     targets = [

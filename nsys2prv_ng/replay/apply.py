@@ -61,6 +61,17 @@ def apply_changes(model: Model, changes: Sequence[Change]) -> IntArray:
     return rounded
 
 
+def can_apply(model: Model, changes: Sequence[Change]) -> bool:
+    """Return whether a job has the kernels and classes that changes name."""
+    try:
+        for change in changes:
+            if change.target in (what.KERNEL, what.CLASS):
+                _find_kernels(model, change)
+    except UsageError:
+        return False
+    return True
+
+
 @compiled
 def _round(weight: FloatArray, rounded: IntArray) -> None:
     """Set the rounded weights, which may be in the same place."""
@@ -129,6 +140,11 @@ def _scale_operations(model: Model, chosen: BoolArray, ranks: BoolArray, factor:
 
 
 def _scale_kernels(model: Model, change: Change, ranks: BoolArray, weight: FloatArray) -> None:
+    _scale_operations(model, _find_kernels(model, change), ranks, change.factor, weight)
+
+
+def _find_kernels(model: Model, change: Change) -> BoolArray:
+    """Mark the kernels that a change names, by name or class. Raises UsageError if there are none."""
     if change.target == what.CLASS:
         index, names = model.kernel_class
     else:
@@ -136,7 +152,7 @@ def _scale_kernels(model: Model, change: Change, ranks: BoolArray, weight: Float
         names = model.lanes.names
     used = np.unique(index[index >= 0])
     found = used[match_names(change.name, [names[n] for n in used.tolist()], change.target)]
-    _scale_operations(model, np.isin(index, found), ranks, change.factor, weight)
+    return np.isin(index, found)
 
 
 # ---- hosts -----------------------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from nsys2prv_ng.report.metadata import Metadata
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.summary import totals
 from nsys2prv_ng.summary.answer.answer import add_verdict
+from nsys2prv_ng.summary.answer.remedies import list_proposed
 from nsys2prv_ng.summary.answer.slow_steps import SlowSteps, find_slow_steps
 from nsys2prv_ng.summary.by_name import NameSums, collect_names, sort_rows_by, sum_names
 from nsys2prv_ng.summary.efficiency.measure import sum_efficiency, sum_steps
@@ -93,7 +94,7 @@ def compute_summary(
     waits = find_waits(job) if waits is None else waits
     beside = replace(job, engine=job.engine.share())
     with job.engine.beside(
-        lambda: compute_path_and_savings(beside, waits, known.lanes, known.path)
+        lambda: compute_path_and_savings(beside, waits, known.lanes, known.path, list_proposed())
     ) as wait_for_savings:
         late = find_reasons(job, waits) if known.late is None else known.late
         efficiency = compute_efficiency(job, waits)

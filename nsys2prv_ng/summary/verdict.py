@@ -25,6 +25,16 @@ class Gain(ValueClass, kw_only=True):
     saving_ns: int
 
 
+class TriedRemedy(ValueClass, kw_only=True):
+    """A remedy for which there is evidence: its section in docs/guides/remedies.md, and what it saves a step (ns).
+
+    The saving is None if that is not known.
+    """
+
+    key: str
+    saving_ns: int | None
+
+
 class StragglerReason(ValueClass, kw_only=True):
     """What a straggler did while others waited, and how long they waited for that (ns, over all of them)."""
 
@@ -77,6 +87,8 @@ class Verdict(ValueClass, kw_only=True):
     """What makes numbers less certain."""
     statements: list[Statement]
     """The lines that `nsys2prv-ng summary` prints."""
+    remedies: list[TriedRemedy] = field(default_factory=list)
+    """What to try before the hint, the largest saving first."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON has them."""

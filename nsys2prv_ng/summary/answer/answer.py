@@ -11,6 +11,7 @@ from nsys2prv_ng.summary.answer.bottlenecks import COPIES, TRANSFER, Bottleneck
 from nsys2prv_ng.summary.answer.case import Case, count_operator_ranges
 from nsys2prv_ng.summary.answer.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.answer.judge import choose_variant, classify
+from nsys2prv_ng.summary.answer.remedies import Tried, list_remedies
 from nsys2prv_ng.summary.answer.rules import copies_communicate
 from nsys2prv_ng.summary.answer.stragglers import describe_stragglers, find_stragglers, is_minor
 from nsys2prv_ng.summary.answer.trust import describe_start_up, list_doubts
@@ -22,12 +23,14 @@ from nsys2prv_ng.summary.links.table import describe_pipeline, describe_slow_lin
 from nsys2prv_ng.summary.memory.table import describe_leaks
 from nsys2prv_ng.summary.mfu import describe_mfu
 from nsys2prv_ng.summary.steps.table import describe_kinds, name_kind
-from nsys2prv_ng.summary.verdict import Gain, Place, Statement, Verdict
+from nsys2prv_ng.summary.verdict import Gain, Place, Statement, TriedRemedy, Verdict
 from nsys2prv_ng.text.formatting import count_nouns, format_percent, format_span, format_time, format_window, join_first
 from nsys2prv_ng.text.names import clean_name, quote_name
 
 _MOST_DOUBTS = 2
 """Most TRUST lines: all others are in the JSON. A choice, so that the answer stays short."""
+_ENOUGH = 2
+"""With so many remedies, the hint of the class is not needed: it is general. A choice."""
 _WAIT_SHARE = 0.1
 """Least share of wait time that is worth a word for a host-bound job: below it a straggler is minor as well."""
 _MPI_SHARE = 0.02
@@ -52,18 +55,21 @@ def answer(summary: JobSummary) -> Verdict:
     startup, doubts = describe_start_up(summary), list_doubts(summary, case.slow_steps)
     places: list[Place] = []
     gains: list[Scenario] = []
+    tried: list[Tried] = []
     share, where, hint, see = None, "", "", ""
     statements = [_state("BOTTLENECK", _describe_no_class(case), "efficiency")]
     if bottleneck is not None:
         places, where = bottleneck.places(case)
         gains, share = list_gains(case, bottleneck), _measure_share(case, bottleneck)
+        tried = [] if bottleneck.unknown else list_remedies(case)
         hint, see = bottleneck.hint, _describe_preset(case, bottleneck)
-        gain, evidence = describe_gains(case, bottleneck, gains, share)
+        gain, evidence = describe_gains(case, bottleneck, gains, share, tried)
         statements = [
             _state("BOTTLENECK", _describe_bottleneck(case, bottleneck, share, gains), *bottleneck.evidence),
             _state("WHERE", where, *bottleneck.evidence),
             _state("GAIN", gain, *evidence),
-            _state("TRY", hint + _hint_at_other(case, bottleneck, gains)),
+            *(_state("TRY", each.remedy.hint) for each in tried),
+            _state("TRY", "" if len(tried) >= _ENOUGH else hint + _hint_at_other(case, bottleneck, gains)),
             _state("SEE", see),
         ]
         if bottleneck.doubt:  # the first line has this doubt
@@ -93,6 +99,7 @@ def answer(summary: JobSummary) -> Verdict:
         gain_ns=gains[0].saving_ns if gains else None,
         gains=[Gain(change=each.change, saving_ns=each.saving_ns) for each in gains],
         hint=hint,
+        remedies=[TriedRemedy(key=each.remedy.key, saving_ns=each.saving_ns) for each in tried],
         see=see,
         stragglers=stragglers,
         startup=startup,

@@ -152,7 +152,7 @@ class Case(ValueClass):
     @cached_property
     def changes(self) -> list[Scenario]:
         """Changes that somebody can make and that save something measurable, the best first."""
-        named = [each for each in self.scenarios if each.changes[0].target in what.NAMED]
+        named = [each for each in self.scenarios if each.only is not None and each.only.target in what.NAMED]
         return sorted(filter(is_worth, named), key=lambda each: -each.saving_ns)
 
     @cached_property

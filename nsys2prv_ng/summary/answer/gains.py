@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from nsys2prv_ng.paraver.event_types import PATH_KINDS
@@ -11,6 +12,7 @@ from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.sources.cuda.kernel_classes import OTHER
 from nsys2prv_ng.summary.answer.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.answer.case import HALF, HOST_BOUND, IF_BOUND, LEAST, NETWORK_BOUND, Case, find_rank, is_launch
+from nsys2prv_ng.summary.answer.remedies import Tried
 from nsys2prv_ng.summary.answer.slow_steps import name_step
 from nsys2prv_ng.summary.what_if import name_pace
 from nsys2prv_ng.text.formatting import format_percent, format_time
@@ -73,34 +75,54 @@ def _keeps_kernels(change: Change) -> bool:
 
 
 def describe_gains(
-    case: Case, bottleneck: Bottleneck, gains: list[Scenario], share: float | None
+    case: Case, bottleneck: Bottleneck, gains: list[Scenario], share: float | None, tried: list[Tried]
 ) -> tuple[str, list[str]]:
-    """Return what changes save a step, or a bound by the critical path, and the keys of the evidence."""
+    """Return what remedies and changes save a step, or a bound by the critical path, and the keys of the evidence.
+
+    Remedies come first, in the order of TRY; of the changes, their bound follows.
+    """
     if bottleneck.of_steps:
         return _describe_slow_steps(case), ["steps"]
     numbers = case.summary.what_if
     if numbers is None:
-        bounds = [] if case.losses is None else [_bound_by_path(case, bottleneck, share)]
+        bounds = [f"at most {format_percent(each.share, 1)} with {each.remedy.title}" for each in tried]
+        bounds += [] if case.losses is None else [_bound_by_path(case, bottleneck, share)]
         return "; ".join(filter(None, [*bounds, *_bound_overlap(case, bottleneck, share)])), ["critical_path"]
     if bottleneck.unknown:
         return f"unknown: {bottleneck.unknown}", ["what_if"]
-    if not gains:
+    if not gains and not tried:
         return "nothing measurable: no change that was tried saves more than the steps vary by", ["what_if"]
-    first, *others = gains
+    if tried:
+        gains = [each for each in gains[:1] if each.only in IF_BOUND and each.share > tried[0].share + _SAME]
+    first, *others = [*_list_remedies(tried), *_list_changes(case, bottleneck, gains, share)]
     often = " a step" if numbers.steps else " in all"
-    saves = f"about {format_time(first.saving_ns)}{often} ({format_percent(first.share, 1)}{_name_whole(case)})"
-    saves += f" {describe_change(first)}"
-    falls_short = share is not None and first.only in IF_BOUND and first.share < share - _FAR_BELOW
-    saves += _describe_limit(case, first) if falls_short else _limit_by_host(case, bottleneck, first)
-    parts = [
-        f"{format_time(other.saving_ns)} {describe_change(other)}{_limit_by_host(case, bottleneck, other)}"
-        for other in others
-    ]
-    parts += _bound_overlap(case, bottleneck, share, first)
+    whole = f"{often} ({format_percent((tried or gains)[0].share, 1)}{_name_whole(case)})"
+    parts = [whole.join(first), *map("".join, others)]
+    parts += _bound_overlap(case, bottleneck, share, gains[0] if gains else None)
     if bottleneck.needs_host:
         hosts = [each for each in numbers.scenarios if each.only == HOST_BOUND and each not in gains]
         parts += [_bound_host(each) for each in hosts]
-    return "; ".join([saves, *parts]), ["what_if"]
+    return "; ".join(parts), ["what_if"]
+
+
+def _list_remedies(tried: list[Tried]) -> list[tuple[str, str]]:
+    """Return what each remedy saves, and its name, as the two halves of a clause."""
+    return [(_bound_by(each.saving_ns or 0, is_bound=each.is_bound), f" with {each.remedy.title}") for each in tried]
+
+
+def _list_changes(
+    case: Case, bottleneck: Bottleneck, gains: list[Scenario], share: float | None
+) -> Iterator[tuple[str, str]]:
+    """Yield what each change saves, and the change and what limits then, as the two halves of a clause."""
+    for n, each in enumerate(gains):
+        is_bound = each.only in IF_BOUND
+        falls_short = share is not None and is_bound and each.share < share - _FAR_BELOW and not n
+        limit = _describe_limit(case, each) if falls_short else _limit_by_host(case, bottleneck, each)
+        yield _bound_by(each.saving_ns, is_bound=is_bound), f" {describe_change(each)}{limit}"
+
+
+def _bound_by(ns: int, *, is_bound: bool) -> str:
+    return f"{'at most' if is_bound else 'about'} {format_time(ns)}"
 
 
 def _bound_by_path(case: Case, bottleneck: Bottleneck, share: float | None) -> str:

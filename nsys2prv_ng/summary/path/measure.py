@@ -7,6 +7,7 @@ summary and needs nothing of it, so a process of its own can do it.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from nsys2prv_ng.intervals.step_functions import StepFunction, split_at_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.replay.analyse import analyse, load_experiment
+from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
 from nsys2prv_ng.replay.what_if import Savings, is_too_large, measure_savings
 from nsys2prv_ng.summary.path.numbers import PathName, PathNumbers, PathOfRank, PathPart, PathRange, PathStep
@@ -150,9 +152,16 @@ class PathAndSavings(NamedTuple):
 
 
 def compute_path_and_savings(
-    job: Job, waits: Waits, lanes: Lanes | None = None, path: CriticalPath | None = None
+    job: Job,
+    waits: Waits,
+    lanes: Lanes | None = None,
+    path: CriticalPath | None = None,
+    proposed: Sequence[Sequence[Change]] = (),
 ) -> PathAndSavings:
-    """Return the critical path of a job and its savings; `lanes` and `path` if the caller already has them."""
+    """Return the critical path of a job and its savings.
+
+    `lanes`, `path`: if the caller already has them; `proposed`: changes to try beside those that follow from the job.
+    """
     if lanes is None and job.finds_waits:
         lanes = load_path_lanes(job, waits)
     if path is None:
@@ -170,5 +179,5 @@ def compute_path_and_savings(
     return PathAndSavings(
         path=numbers,
         on_ideal_network=measure_savings(experiment) if experiment.is_whole else Savings(),
-        what_if=analyse(experiment, with_slack=False) if experiment.has_steps else None,
+        what_if=analyse(experiment, proposed=proposed, with_slack=False) if experiment.has_steps else None,
     )
