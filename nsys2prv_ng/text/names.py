@@ -10,7 +10,9 @@ from functools import lru_cache
 from nsys2prv_ng.errors import escape_unprintable
 
 USER_CODE = "user code"
-NO_RANGE, NO_CALL = "(outside NVTX ranges)", f"({USER_CODE})"
+OUTSIDE_CALLS = "code outside calls"
+"""What a host thread runs in no recorded call: Python or C++ of the program and of its libraries."""
+NO_RANGE, NO_CALL = "(outside NVTX ranges)", f"({OUTSIDE_CALLS})"
 """Shown instead of a range if a thread is in no NVTX range, and instead of a call if it is in no call."""
 HOST_FUNCTION = "host function"
 """Stands before the name of a host function that an operation waited for."""

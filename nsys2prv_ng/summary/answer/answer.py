@@ -8,7 +8,7 @@ from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.steps.numbered_names import number_step
 from nsys2prv_ng.summary.answer import slow_steps
 from nsys2prv_ng.summary.answer.bottlenecks import COPIES, TRANSFER, Bottleneck
-from nsys2prv_ng.summary.answer.case import Case, count_operator_ranges
+from nsys2prv_ng.summary.answer.case import HALF, Case, count_operator_ranges
 from nsys2prv_ng.summary.answer.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.answer.judge import choose_variant, classify
 from nsys2prv_ng.summary.answer.remedies import Tried, list_remedies
@@ -31,6 +31,21 @@ _MOST_DOUBTS = 2
 """Most TRUST lines: all others are in the JSON. A choice, so that the answer stays short."""
 _ENOUGH = 2
 """With so many remedies, the hint of the class is not needed: it is general. A choice."""
+SECTIONS = {
+    "analysis/slow_steps": "Pace of the steps",
+    "analysis/kernel_classes": "Kernels",
+    "basics/graphs": "Kernels",
+    "analysis/exposed_communication": "Waits and their causes",
+    "analysis/waited_for": "Waits and their causes",
+    "basics/mpi": "Waits and their causes",
+    "analysis/pipeline_bubble": "Pipeline",
+    "basics/memory_operations": "Ranges, copies and calls",
+    "basics/unified_memory": "Ranges, copies and calls",
+    "analysis/gpu-gaps": "Idle GPUs",
+    "analysis/queue_delay": "Idle GPUs",
+    "views/cuda_activities": "Kernels",
+}
+"""The section of the page that shows what a preset shows in Paraver."""
 _WAIT_SHARE = 0.1
 """Least share of wait time that is worth a word for a host-bound job: below it a straggler is minor as well."""
 _MPI_SHARE = 0.02
@@ -70,7 +85,7 @@ def answer(summary: JobSummary) -> Verdict:
             _state("GAIN", gain, *evidence),
             *(_state("TRY", each.remedy.hint) for each in tried),
             _state("TRY", "" if len(tried) >= _ENOUGH else hint + _hint_at_other(case, bottleneck, gains)),
-            _state("SEE", see),
+            _state("SEE", f'"{SECTIONS[bottleneck.preset]}" (--html); {see}'),
         ]
         if bottleneck.doubt:  # the first line has this doubt
             doubts = [doubt for doubt in doubts if doubt.evidence != list(bottleneck.doubt)]
@@ -137,18 +152,26 @@ def _describe_bottleneck(case: Case, bottleneck: Bottleneck, share: float | None
         text = slow_steps.describe_slow(case.slow_steps, slow_steps.name_step(case.summary))
     elif share is not None:
         more = {"in_mpi": _name_mpi(case), "worth": _explain(bottleneck, share, gains), "waits": _name_waits(case)}
-        text = bottleneck.sentence.format(share=format_percent(share, 1), **more)
+        text = bottleneck.sentence.format(share=format_percent(share, 1), whole=case.whole, **more)
     elif bottleneck.on_hosts is not None:
         field, sentence = bottleneck.on_hosts
         part = case.measure_mpi(field)
         text = "" if part is None else sentence.format(share=format_percent(part, 1))
-    return f"{bottleneck.title}: {text}" if text else bottleneck.title
+    title = bottleneck.title + _name_compute(case, share)
+    return f"{title}: {text}" if text else title
 
 
 def _name_mpi(case: Case) -> str:
     """Return how much of the host-bound time is in MPI calls, which GPU time shows apart; "" if it is little."""
     ns = case.host_in_mpi_ns
     return f" ({format_percent(ns, case.gpu_ns)} in MPI)" if ns >= _MPI_SHARE * case.gpu_ns else ""
+
+
+def _name_compute(case: Case, share: float | None) -> str:
+    """Return how long GPUs compute, if that is most of the time, and not what limits them; "" otherwise."""
+    compute = 0 if case.losses is None else case.losses.compute_ns / case.gpu_ns
+    is_most = share is not None and compute > max(share, HALF)
+    return f" (mostly compute, {format_percent(compute, 1)})" if is_most else ""
 
 
 def _name_waits(case: Case) -> str:
@@ -200,7 +223,7 @@ def _describe_preset(case: Case, bottleneck: Bottleneck) -> str:
         windows = windows if slowest is None else [slowest]
     if not windows:
         return f"{bottleneck.preset}.cfg"
-    return f"{bottleneck.preset}.cfg, in a trace with --time {format_window(windows[0][0], windows[-1][1])}"
+    return f"{bottleneck.preset}.cfg with --time {format_window(windows[0][0], windows[-1][1])}"
 
 
 # ---- the job ---------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ class Bottleneck(ValueClass, kw_only=True):
     None: the best change of any target. `without_kernels`: whether changes of launches, and of ranges with their
     kernels, do not count: kernels would be faster as well. `unknown`: why no replay can predict its gains.
 
-    `sentence`: what a job is like, with the words of `answer.py`: {share} of GPU time, {in_mpi}, {worth} and {waits}.
+    `sentence`: what a job is like, with the words of `answer.py`: {share} of {whole}, {in_mpi}, {worth} and {waits}.
     `worth`: what {worth} stands for, if its gain is much more than its share. `on_hosts`: a field of MpiWaits with its
     time on main threads, and its sentence, for jobs whose GPU time does not show it. `on_path`: kinds of time on the
     critical path that it can save at most, and what would save them, as a clause.
@@ -81,8 +81,8 @@ def _refine(whole: Bottleneck, applies: Callable[[Case], bool], **others: Any) -
 
 _HOST_PATH = (types.PATH_HOST, types.PATH_CUDA_CALL, types.PATH_SYSTEM_CALL, types.PATH_LAUNCH)
 _IN_GRAPHS = "the report does not have the kernels inside the graphs"
-_OF_GPU_TIME = "{share} of GPU time"
-_WAIT, _WAIT_IN_MPI = "{share} of GPU time is wait", ("wait_ns", "{share} of rank time is wait in MPI")
+_OF_TIME = "{share} of {whole}"
+_WAIT, _WAIT_IN_MPI = "ranks wait {share} of {whole}", ("wait_ns", "{share} of rank time is wait in MPI")
 
 START_UP = Bottleneck(
     key="start-up only",
@@ -116,7 +116,7 @@ COMPUTE = Bottleneck(
     loss=("compute_ns",),
     gains=(what.CLASS, what.KERNEL, what.RANGE),
     needs_host=True,
-    sentence="GPUs compute {share} of the time",
+    sentence="GPUs compute {share} of {whole}",
     places=where.find_kernels,
     on_path=((types.PATH_COMPUTE,), "if kernels took no time"),
     hint="make the largest kernels cheaper: lower precision, fused or better kernels, larger tiles, less work",
@@ -168,7 +168,7 @@ OPAQUE = Bottleneck(
     loss=("whole_graph_ns",),
     gains=(),
     unknown=_IN_GRAPHS,
-    sentence=_OF_GPU_TIME,
+    sentence=_OF_TIME,
     hint="capture again with --cuda-graph-trace=node to see what the graphs do",
     preset="basics/graphs",
     evidence=("efficiency",),
@@ -180,7 +180,7 @@ UNCLASSIFIED = Bottleneck(
     "GPU time",
     loss=("not_split_ns",),
     unknown="no replay can tell what unclassified kernels would do",
-    sentence=_OF_GPU_TIME,
+    sentence=_OF_TIME,
     on_hosts=("unsplit_ns", "{share} of rank time, in MPI"),
     places=where.find_unclassified,
     on_path=((types.PATH_NOT_SPLIT, types.PATH_MOVING), "if communication took no time"),
@@ -258,7 +258,7 @@ TRANSFER = Bottleneck(
     bound=NETWORK_BOUND,
     overlaps=True,
     overlap_slows=True,
-    sentence="{share} of GPU time is data transfer",
+    sentence="data transfer takes {share} of {whole}",
     on_hosts=("transfer_ns", "{share} of rank time is MPI transfer"),
     places=where.find_transfers,
     on_path=((types.PATH_MOVING, types.PATH_MPI), IF_BOUND[NETWORK_BOUND]),
@@ -271,7 +271,7 @@ TRANSFER_COPIES = _refine(
     rules.moves_by_copies,
     rule="exposed transfer, and copies between GPUs are half of its gain, or else most of the communication on GPUs",
     places=where.find_copies_between,
-    sentence="{share} of GPU time is data transfer{worth}",
+    sentence="data transfer takes {share} of {whole}{worth}",
     worth="; without it, steps would be {gain} shorter",
     hint="overlap copies between GPUs with compute; make fewer and larger ones; check that peers have NVLink",
     preset="basics/memory_operations",
@@ -339,7 +339,7 @@ COPIES = Bottleneck(
     bound=COPY_BOUND,
     without_kernels=True,
     overlaps=True,
-    sentence="{share} of GPU time is copies alone{worth}",
+    sentence="copies alone take {share} of {whole}{worth}",
     worth="; without them, steps would be {gain} shorter",
     places=where.find_copies,
     on_path=((types.PATH_MEMORY,), IF_BOUND[COPY_BOUND]),
@@ -367,7 +367,7 @@ HOST = Bottleneck(
     bound=HOST_BOUND,
     gains=(what.RANGE, what.CALL),
     without_kernels=True,
-    sentence="GPUs idle {share} of the time because the host launches late{in_mpi}{waits}",
+    sentence="GPUs idle {share} of {whole} because the host launches late{in_mpi}{waits}",
     places=where.find_host,
     on_path=(_HOST_PATH, IF_BOUND[HOST_BOUND]),
     hint="move this work off the main thread (workers, prefetch), make it faster, or overlap it with GPU work",
@@ -391,7 +391,7 @@ HOST_FUNCTIONS = _refine(
     rule="an ideal host is the largest gain, and GPUs are idle longer while streams wait for host functions than while "
     "the host launches late",
     loss=("queued_ns", "graph_ns"),
-    sentence="GPUs idle {share} of the time after the next operation was launched{waits}",
+    sentence="GPUs idle {share} of {whole} after the next operation was launched{waits}",
     places=where.find_queued,
     hint="shorten the host function, do its work on the GPU, or give other streams work meanwhile",
     preset="analysis/queue_delay",
@@ -436,7 +436,7 @@ LAUNCH = _refine(
     key="launch-bound",
     title="Launch-bound",
     rule="host-bound, gaps shorter than 20 us on average, and no single range or call but launches is most of it",
-    sentence="GPUs idle {share} of the time in short gaps between launches{waits}",
+    sentence="GPUs idle {share} of {whole} in short gaps between launches{waits}",
     places=where.find_launches,
     hint="launch less: CUDA graphs, torch.compile, fused or larger kernels and optimizers, larger batches",
 )
@@ -457,7 +457,7 @@ QUEUED = Bottleneck(
     title="Operations start late, though they were launched in time",
     rule="no bound saves 5%, and GPU idle time between queued operations, or in CUDA graphs, is the largest loss",
     loss=("queued_ns", "graph_ns"),
-    sentence=_OF_GPU_TIME,
+    sentence=_OF_TIME,
     places=where.find_queued,
     hint="look for dependencies: events, blocking streams, small nodes of graphs; use more streams",
     preset="analysis/queue_delay",
@@ -468,7 +468,7 @@ UNEXPLAINED = Bottleneck(
     title="GPU gaps that the report does not explain",
     rule="GPU idle time without a recorded launch is the largest loss, and no bound saves as much",
     loss=("unknown_ns",),
-    sentence=_OF_GPU_TIME,
+    sentence=_OF_TIME,
     hint="record the CUDA API on all processes (--trace=cuda); trace unified memory; sample the CPU",
     preset="analysis/gpu-gaps",
     evidence=("efficiency",),

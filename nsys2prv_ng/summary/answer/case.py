@@ -74,6 +74,11 @@ class Case(ValueClass):
         return self.losses.devices * self.window.numbers.window_ns
 
     @property
+    def whole(self) -> str:
+        """What shares are parts of, over all GPUs: the step, or else the time that is judged."""
+        return "the step" if self.window is not None and self.window.title == "steps" else "the time"
+
+    @property
     def compute_by_class(self) -> dict[str, int]:
         """The compute time (ns) of each class of kernels, the longest first, without unselected ranks."""
         classes = {} if self.losses is None else self.losses.compute_by_class

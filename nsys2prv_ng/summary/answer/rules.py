@@ -59,7 +59,8 @@ _STAGED = 0.1
 """Least time of copies between hosts and GPUs, as a part of the MPI time, at which messages may pass through hosts.
 
 A choice: no copies surround the messages of m-big (test_messages_and_their_size)."""
-PINNED, INSIDE, _MIGRATION = MEMORY_KINDS[2], "inside", "Migration"
+HOST_MEMORY = PAGEABLE, PINNED = MEMORY_KINDS[1], MEMORY_KINDS[2]
+INSIDE, _MIGRATION = "inside", "Migration"
 """Kinds of copies: parts of their names and of those of their memory; INSIDE is within a GPU."""
 _WITH_HOST = ("host to device", "device to host")
 """Ends of the names of copies from and to host memory."""

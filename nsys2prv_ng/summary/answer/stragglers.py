@@ -13,7 +13,7 @@ from nsys2prv_ng.summary.verdict import Straggler, StragglerReason
 from nsys2prv_ng.summary.waits.numbers import Excess, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.waits.words import DEPENDENCY, DEVICE, NOT_SELECTED, ON_HOST
 from nsys2prv_ng.text.formatting import format_percent, format_time
-from nsys2prv_ng.text.names import USER_CODE, name_task, quote_name
+from nsys2prv_ng.text.names import OUTSIDE_CALLS, name_task, quote_name
 
 _LEAST_SHARE = 0.02
 """Least share of the time of all ranks that a straggler costs, as docs/reference/bottlenecks.md says of STRAGGLER."""
@@ -127,7 +127,7 @@ def _list_host_causes(straggler: Straggler) -> list[tuple[int, str]]:
     for range_, ns in by_range.most_common():
         calls = Counter({each.call: each.ns for each in straggler.reasons if each.range == range_})
         [(call, most)] = calls.most_common(1)
-        inside = f" ({quote_name(call) if call else USER_CODE})" if 2 * most > ns else ""
+        inside = f" ({quote_name(call) if call else OUTSIDE_CALLS})" if 2 * most > ns else ""
         causes.append((ns, f"in {quote_name(range_)}{inside}" if range_ else f"outside NVTX ranges{inside}"))
     whole = by_range.total()
     if len(causes) <= _MOST_REASONS or 2 * sum(ns for ns, _ in causes[:_MOST_REASONS]) > whole:

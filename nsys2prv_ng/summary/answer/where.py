@@ -15,7 +15,7 @@ from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.steps.numbered_names import is_step
 from nsys2prv_ng.summary.answer import slow_steps, stragglers
 from nsys2prv_ng.summary.answer.case import HALF, Case, is_launch
-from nsys2prv_ng.summary.answer.rules import FUSIBLE
+from nsys2prv_ng.summary.answer.rules import FUSIBLE, HOST_MEMORY
 from nsys2prv_ng.summary.links.table import describe_pipeline
 from nsys2prv_ng.summary.memory.numbers import MemoryOperationNumbers
 from nsys2prv_ng.summary.sums import sum_by_key
@@ -23,7 +23,7 @@ from nsys2prv_ng.summary.verdict import Place
 from nsys2prv_ng.summary.waits.numbers import RankWaits
 from nsys2prv_ng.summary.waits.words import MainReason, list_bandwidth, list_stragglers
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_number, format_percent, format_time
-from nsys2prv_ng.text.names import USER_CODE, clean_name, name_task, quote_name
+from nsys2prv_ng.text.names import OUTSIDE_CALLS, clean_name, name_task, quote_name
 
 _MOST_PLACES = 3
 """Most places of one kind. A choice, so that the line stays short."""
@@ -46,15 +46,15 @@ def find_none(case: Case) -> Found:
 
 def find_kernels(case: Case) -> Found:
     """Return the largest kernel classes, and the NVTX ranges that launched most kernel time."""
-    places, text = _describe("class", case.compute_by_class, case.gpu_ns, "GPU time")
+    places, text = _describe("class", case.compute_by_class, case.gpu_ns, case.whole)
     return _add_launching(case, places, text)
 
 
 def find_fusible_kernels(case: Case) -> Found:
     """Return the largest kernel classes, how much of them can be fused, and the NVTX ranges that launched most."""
-    places, text = _describe("class", case.compute_by_class, case.gpu_ns, "GPU time")
+    places, text = _describe("class", case.compute_by_class, case.gpu_ns, case.whole)
     fusible = format_percent(sum(case.compute_by_class.get(name, 0) for name in FUSIBLE), case.gpu_ns)
-    return _add_launching(case, places, f"{text}, in all {fusible} in classes that can be fused")
+    return _add_launching(case, places, f"{text}; {fusible} in classes that can be fused")
 
 
 def _add_launching(case: Case, places: list[Place], text: str) -> Found:
@@ -63,7 +63,8 @@ def _add_launching(case: Case, places: list[Place], text: str) -> Found:
     whole = sum(each.total_ns for each in summary.launched)
     step = slow_steps.name_step_range(summary)
     sums = {each.range: each.total_ns for each in summary.launched if each.range and not is_step(each.range, step)}
-    ranges, launched = _describe("range", sums, whole, "kernel time")
+    compute = 0 if case.losses is None else case.losses.compute_ns
+    ranges, launched = _describe("range", sums, whole, case.whole, share=compute / max(case.gpu_ns, 1))
     if not ranges or (ranges[0].ns or 0) < _LEAST_SHARE * whole:
         return places, text
     return [*places, *ranges], f"{text}; launched in {launched}"
@@ -102,25 +103,28 @@ def _find_communication(case: Case) -> Found:
 
 
 def find_copies(case: Case) -> Found:
-    """Return the kinds of copies with most time, and how much the first of them copies at which rate."""
-    return _find_copies(case, case.copies, "copy and memset time")
+    """Return the kinds of copies with most time, and what the first of them copies at which rate."""
+    return _find_copies(case, case.copies)
 
 
 def find_copies_between(case: Case) -> Found:
-    """Return the kinds of copies between GPUs, and how much the first of them copies at which rate."""
-    return _find_copies(case, case.copies_between, "the time of copies between GPUs")
+    """Return the kinds of copies between GPUs, and what the first of them copies at which rate."""
+    return _find_copies(case, case.copies_between)
 
 
-def _find_copies(case: Case, chosen: Sequence[MemoryOperationNumbers], of: str) -> Found:
+def _find_copies(case: Case, chosen: Sequence[MemoryOperationNumbers]) -> Found:
     copies = {copy.operation: copy for copy in chosen}
     times = {operation: copy.total_ns for operation, copy in copies.items()}
-    places, text = _describe("copies", times, sum(times.values()), of)
+    places, text = _describe("copies", times, case.gpu_ns, case.whole)
     first = copies.get(places[0].name) if places else None
-    if first is not None and first.rated_ns:
-        rate = f"{format_bytes(first.bytes / first.rated_ns * 1e9)}/s"
-        gpus = len(case.summary.gpus)
-        text += f"; {format_bytes(first.bytes)} " + (f"over {gpus} GPUs, {rate} a copy" if gpus > 1 else f"at {rate}")
-    return places, text
+    if first is None or not first.rated_ns:
+        return places, text
+    memory = max(first.by_memory, key=lambda part: part.total_ns, default=None)
+    kinds = [] if memory is None else [kind for kind in (memory.source, memory.destination) if kind in HOST_MEMORY]
+    size, rate = format_bytes(first.bytes / first.count), f"{format_bytes(first.bytes / first.rated_ns * 1e9)}/s"
+    each = first.count / max(case.counted_steps * len(case.summary.gpus), 1)
+    often = f"{format_number(round(each, 1), 3)} a step" if case.counted_steps else f"{first.count:,}"
+    return places, f"{text}; {often} of {size} each{''.join(f', {kind.lower()} memory' for kind in kinds)}, at {rate}"
 
 
 def find_mpi_calls(case: Case) -> Found:
@@ -160,6 +164,7 @@ def find_host(case: Case) -> Found:
     by_range = sum_by_key((name, ns) for name, _, ns in gaps)
     of_range = sum_by_key(((name, call), ns) for name, call, ns in gaps)
     whole = sum(by_range.values())
+    idle = 0.0 if case.losses is None else case.losses.host_ns / max(case.gpu_ns, 1)
     if not whole:
         return _find_slowest_change(case)
     calls = {call: ns for call, ns in case.host_calls.items() if call}
@@ -168,18 +173,20 @@ def find_host(case: Case) -> Found:
     if in_ranges < max(_LEAST_SHARE * whole, in_calls) or 2 * by_range[""] > whole:
         if not calls or 2 * case.host_calls[""] > whole:
             calls[""] = case.host_calls[""]
-        return _describe("call", calls, whole, "host-bound idle time")
-    places, text = _describe("range", ranges, whole, "host-bound idle time")
+        return _describe("call", calls, whole, case.whole, share=idle)
+    places, text = _describe("range", ranges, whole, case.whole, share=idle)
     main = [(call, ns) for (name, call), ns in of_range.items() if name == places[0].name]
     call, ns = max(main, key=lambda item: item[1])
-    inside = quote_name(call) if call else USER_CODE
+    inside = quote_name(call) if call else OUTSIDE_CALLS
     return places, f"{text}; mostly {inside}" if 2 * ns > by_range[places[0].name] else text
 
 
 def find_queued(case: Case) -> Found:
     """Return what operations waited for that were launched in time, as far as reports show it."""
     named = {name: ns for name, ns in case.queued_waits.items() if name}
-    return _describe("wait", named, case.queued_waits.total(), "queued idle time")
+    losses = case.losses
+    idle = 0.0 if losses is None else (losses.queued_ns + losses.graph_ns) / max(case.gpu_ns, 1)
+    return _describe("wait", named, case.queued_waits.total(), case.whole, share=idle)
 
 
 def find_launches(case: Case) -> Found:
@@ -191,7 +198,8 @@ def find_launches(case: Case) -> Found:
     if not operations or not parts or losses is None:
         return places, text
     mean = format_time(round(losses.compute_ns / operations))
-    return places, f"{text}; {operations / parts:,.0f} operations a step and GPU, {mean} of compute each"
+    users = " and GPU" if len(summary.gpus) > 1 else ""
+    return places, f"{text}; spread over {operations / parts:,.0f} launches a step{users}, each for {mean} of compute"
 
 
 def _find_slowest_change(case: Case) -> Found:
@@ -297,23 +305,29 @@ def _describe_late(case: Case, rank: RankWaits, main: MainReason | None, of: str
 
 
 def _describe(
-    kind: str, times: Mapping[str, int], whole: int, of: str, kinds: Mapping[str, str] = MappingProxyType({})
+    kind: str,
+    times: Mapping[str, int],
+    whole: int,
+    of: str,
+    kinds: Mapping[str, str] = MappingProxyType({}),
+    share: float = 1.0,
 ) -> Found:
-    """Return the places with most of a time (ns), and their shares of `whole`, the time that `of` names.
+    """Return the places with most of a time (ns), and their shares of what `of` names.
 
-    `kinds`: the kinds of places that are not of `kind`, by their names.
+    `whole`: the sum of such times (ns), which is this `share` of what `of` names. `kinds`: the kinds of places that are
+    not of `kind`, by their names.
     """
     largest = sorted(((name, ns) for name, ns in times.items() if ns), key=lambda item: (-item[1], item[0]))
     kept = [item for n, item in enumerate(largest[:_MOST_PLACES]) if not n or item[1] >= _LEAST_SHARE * whole]
-    places = [Place(kind=kinds.get(name, kind), name=name or USER_CODE, ns=ns) for name, ns in kept]
+    places = [Place(kind=kinds.get(name, kind), name=name or OUTSIDE_CALLS, ns=ns) for name, ns in kept]
     names = [_quote(place.kind, name) for place, (name, _) in zip(places, kept, strict=True)]
-    if len(kept) == 1 and kept[0][1] >= _NEARLY_ALL * whole:
+    if len(kept) == 1 and kept[0][1] >= _NEARLY_ALL * whole and share == 1:
         return places, f"{names[0]}, nearly all {of}"
-    shares = [f"{name} {format_percent(ns, whole)}" for name, (_, ns) in zip(names, kept, strict=True)]
+    shares = [f"{name} {format_percent(round(ns * share), whole)}" for name, (_, ns) in zip(names, kept, strict=True)]
     return places, f"{', '.join(shares)} of {of}" if shares else ""
 
 
 def _quote(kind: str, name: str) -> str:
     if not name:
-        return USER_CODE
+        return OUTSIDE_CALLS
     return clean_name(name) if kind in ("function", "copies", "class") else quote_name(name)

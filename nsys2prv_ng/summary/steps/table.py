@@ -9,7 +9,7 @@ from nsys2prv_ng.summary.efficiency.windows import PARTS, list_parts
 from nsys2prv_ng.summary.steps.numbers import IdlePart, SlowStepNumbers, StepChange, StepPart
 from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, format_percent, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, NsChange, Share, make_columns
-from nsys2prv_ng.text.names import NO_RANGE, USER_CODE, clean_name
+from nsys2prv_ng.text.names import NO_RANGE, OUTSIDE_CALLS, clean_name
 
 _LEAST = 0.01
 """Least share of the difference of a part with a row of its own. A choice: the JSON has all parts."""
@@ -163,7 +163,7 @@ def _join_small(parts: Sequence[StepPart], numbers: SlowStepNumbers, noun: str, 
 
 
 def _name_place(idle: IdlePart) -> str:
-    return f"{idle.range or NO_RANGE} / {idle.name or USER_CODE}"
+    return f"{idle.range or NO_RANGE} / {idle.name or OUTSIDE_CALLS}"
 
 
 def _lay_out_part(part: StepPart, place: str, numbers: SlowStepNumbers) -> list[Cell]:

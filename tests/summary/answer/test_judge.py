@@ -165,7 +165,7 @@ def test_host_functions_may_be_most_of_what_a_host_costs(cause: str, waits: dict
     named = {name: ns * MS for name, ns in waits.items() if name}
     places, text = find_queued(case)
     assert {place.name: place.ns for place in places} == named
-    assert text.endswith("queued idle time")
+    assert text.endswith(" of the step")
 
 
 def test_one_range_that_is_most_of_the_gain_is_not_launch_bound() -> None:
@@ -493,7 +493,7 @@ def test_hints_for_launches_follow_what_launches(losses: Losses, optimizer: int,
     bottleneck = classify(case)
     assert bottleneck == hint
     _, where = bottleneck.places(case)
-    assert "; 30 operations a step and GPU" in where
+    assert "; spread over 30 launches a step, each for " in where
 
 
 @pytest.mark.parametrize(

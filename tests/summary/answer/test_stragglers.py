@@ -95,11 +95,11 @@ def test_a_rank_that_is_not_selected() -> None:
 @pytest.mark.parametrize(
     ("costs", "says"),
     [
-        ([cost_of(0, LAUNCH, 7 * S, "data loading")], "; 7.00 s in `data loading` (user code)"),
+        ([cost_of(0, LAUNCH, 7 * S, "data loading")], "; 7.00 s in `data loading` (code outside calls)"),
         ([cost_of(0, "host-bound late call", 7 * S, "step", "cudaMalloc")], "; 7.00 s in `step` (`cudaMalloc`)"),
         (
             [cost_of(0, LAUNCH, 4 * S), cost_of(0, DEVICE, 3 * S)],
-            "; 4.00 s outside NVTX ranges (user code), 3.00 s late predecessor on the stream",
+            "; 4.00 s outside NVTX ranges (code outside calls), 3.00 s late predecessor on the stream",
         ),
         (
             [
@@ -107,18 +107,18 @@ def test_a_rank_that_is_not_selected() -> None:
                 cost_of(0, LAUNCH, S, "step", "free"),
                 cost_of(0, LAUNCH, 4 * S, "load"),
             ],
-            "; 4.00 s in `load` (user code), 3.00 s in `step` (user code)",
+            "; 4.00 s in `load` (code outside calls), 3.00 s in `step` (code outside calls)",
         ),
         # Half of it is in no call: neither is most.
         ([cost_of(0, LAUNCH, 3 * S, "step"), cost_of(0, LAUNCH, 3 * S, "step", "free")], "; 6.00 s in `step`"),
         # None of many is most of it.
         (
             [cost_of(0, LAUNCH, S + n * 10 * MS, f"layer {n}") for n in range(6)],
-            "; 6.15 s on the host, spread over 6 ranges (the largest: 1.05 s in `layer 5` (user code))",
+            "; 6.15 s on the host, spread over 6 ranges (the largest: 1.05 s in `layer 5` (code outside calls))",
         ),
         (
             [cost_of(0, LAUNCH, 63 * S // 10 + 1, "load"), cost_of(0, LAUNCH, 7 * S // 10 - 1, "step")],
-            "; 6.30 s in `load` (user code)",
+            "; 6.30 s in `load` (code outside calls)",
         ),
         ([cost_of(0, DEVICE, 7 * S, "forward", operation="gemm")], "; 7.00 s late predecessor on the stream"),
         (
