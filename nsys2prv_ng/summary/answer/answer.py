@@ -67,7 +67,7 @@ def answer(summary: JobSummary) -> Verdict:
     """Return what limits a job, where, what that costs, what to try, and how far the numbers can be trusted."""
     case = Case(summary)
     bottleneck, stragglers = classify(case), find_stragglers(case)
-    startup, doubts = describe_start_up(summary), list_doubts(summary, case.slow_steps)
+    startup, doubts = describe_start_up(summary), list_doubts(case)
     places: list[Place] = []
     gains: list[Scenario] = []
     tried: list[Tried] = []

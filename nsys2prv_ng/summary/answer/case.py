@@ -26,6 +26,11 @@ _LEAST_HOST = 0.1
 """Least share of GPU time that is host-bound for that cost to matter.
 
 A choice: GPUs do not wait for every slow host."""
+_TRACED_LAUNCH_NS = 9_000
+"""What tracing costs a host for each operation that it launches, with the calls around it.
+
+The median of 20 host-bound programs whose steps were timed with and without nsys (5 to 18 us:
+docs/development/programs.md)."""
 _MANY_RANGES = 1
 """Ranges per kernel from which the ranges themselves cost the host time that matters."""
 
@@ -178,6 +183,25 @@ class Case(ValueClass):
         if summary.steps is None or summary.efficiency is None:
             return 0
         return summary.steps.count if are_steps(summary.windows_ns, summary.efficiency.steps_ns) else 0
+
+    @property
+    def launches(self) -> float:
+        """The number of operations that are launched for a GPU in a step; 0 if numbers do not cover steps."""
+        operations = sum(node.operations for node in self.summary.range_tree if not node.depth)
+        return operations / max(self.counted_steps * len(self.summary.gpus), 1) if self.counted_steps else 0.0
+
+    @property
+    def tracing_ns(self) -> int:
+        """What tracing may cost the host in a step (ns), if hosts limit the job by as much; 0 if it is little.
+
+        Nodes of CUDA graphs are operations without a launch of their own.
+        """
+        losses, numbers = self.losses, self.summary.what_if
+        if losses is None or numbers is None or losses.graph_ns or losses.whole_graph_ns:
+            return 0
+        cost = round(self.launches * _TRACED_LAUNCH_NS)
+        is_much = cost >= _LEAST_HOST * numbers.step_ns and losses.host_ns >= _LEAST_HOST * self.gpu_ns
+        return min(cost, losses.host_ns * numbers.step_ns // self.gpu_ns) if is_much else 0
 
     @cached_property
     def host_gaps(self) -> dict[tuple[str, str], tuple[int, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nsys2prv_ng.report.diagnostics import REMEDY
-from nsys2prv_ng.summary.answer.case import LEAST, count_operator_ranges
+from nsys2prv_ng.summary.answer.case import LEAST, Case, count_operator_ranges
 from nsys2prv_ng.summary.answer.slow_steps import SlowSteps
 from nsys2prv_ng.summary.efficiency.windows import choose_window
 from nsys2prv_ng.summary.job import PLURALS, JobSummary
@@ -39,13 +39,15 @@ def describe_start_up(summary: JobSummary) -> str:
     return text + (f"; {format_time(start.after_ns)} after the last step" if start.after_ns else "")
 
 
-def list_doubts(summary: JobSummary, slow: SlowSteps | None) -> list[Statement]:
-    """Return what makes the numbers of a summary less certain, by the keys of the evidence. `slow`: its slow steps."""
+def list_doubts(case: Case) -> list[Statement]:
+    """Return what makes the numbers of a summary less certain, by the keys of the evidence."""
+    summary, slow = case.summary, case.slow_steps
     waits = [] if summary.waits is None else describe_limits(summary.waits)
     payload = describe_missing_payload(summary.waits, summary.reports)
     doubts = [
         *_make("skipped", [_describe_skipped(summary)]),
         *_make("steps", _describe_steps(summary, slow)),
+        *_make("gpus", [_describe_tracing(case)]),
         *_make("efficiency", [describe_opaque_graphs(summary)]),
         *_make("waits", payload or waits),
         *_make("ranges", [_describe_operator_ranges(summary)]),
@@ -79,6 +81,14 @@ def _describe_steps(summary: JobSummary, slow: SlowSteps | None) -> list[str]:
         times = f"{format_time(steps.min_ns)} to {format_time(steps.max_ns)}"
         texts.append(f"steps differ much ({times}): no step is typical, and savings are means")
     return texts
+
+
+def _describe_tracing(case: Case) -> str:
+    """Return how much of a step may be the cost of tracing; "" if it is little."""
+    if not case.tracing_ns or case.summary.what_if is None:
+        return ""
+    step, cost = format_time(case.summary.what_if.step_ns), format_time(case.tracing_ns)
+    return f"tracing costs hosts 5 to 18 us a launch: about {cost} of a step of {step} may be nsys, and of GAIN as well"
 
 
 def _describe_operator_ranges(summary: JobSummary) -> str:

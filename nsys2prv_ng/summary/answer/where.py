@@ -192,14 +192,12 @@ def find_queued(case: Case) -> Found:
 def find_launches(case: Case) -> Found:
     """Return what hosts were in, how many operations are launched a step, and how little each computes."""
     places, text = find_host(case)
-    summary, losses = case.summary, case.losses
-    operations = sum(node.operations for node in summary.range_tree if not node.depth)
-    parts = case.counted_steps * len(summary.gpus)
-    if not operations or not parts or losses is None:
+    if not case.launches or case.losses is None:
         return places, text
-    mean = format_time(round(losses.compute_ns / operations))
-    users = " and GPU" if len(summary.gpus) > 1 else ""
-    return places, f"{text}; spread over {operations / parts:,.0f} launches a step{users}, each for {mean} of compute"
+    gpus = len(case.summary.gpus)
+    mean = format_time(round(case.losses.compute_ns / (case.launches * case.counted_steps * gpus)))
+    users = " and GPU" if gpus > 1 else ""
+    return places, f"{text}; spread over {case.launches:,.0f} launches a step{users}, each for {mean} of compute"
 
 
 def _find_slowest_change(case: Case) -> Found:

@@ -8,8 +8,7 @@ import pytest
 
 from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.summary.answer.answer import answer
-from nsys2prv_ng.summary.answer.case import count_operator_ranges
-from nsys2prv_ng.summary.answer.slow_steps import find_slow_steps
+from nsys2prv_ng.summary.answer.case import Case, count_operator_ranges
 from nsys2prv_ng.summary.answer.trust import describe_limits, describe_start_up, list_doubts
 from nsys2prv_ng.summary.job import JobSummary, StartUp
 from nsys2prv_ng.summary.kernels.numbers import KernelNumbers, MfuNumbers
@@ -24,7 +23,7 @@ LOSSES = make_losses(compute=60, host=40)
 
 def doubt(summary: JobSummary) -> list[tuple[str, list[str]]]:
     """The doubts, each with its evidence."""
-    doubts = list_doubts(summary, find_slow_steps(summary))
+    doubts = list_doubts(Case(summary))
     assert answer(summary).trust == [each.text for each in doubts]
     assert {each.label for each in doubts} <= {"TRUST"}
     return [(each.text, each.evidence) for each in doubts]
