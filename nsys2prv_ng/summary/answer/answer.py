@@ -10,7 +10,7 @@ from nsys2prv_ng.summary.answer import slow_steps
 from nsys2prv_ng.summary.answer.bottlenecks import COPIES, TRANSFER, Bottleneck
 from nsys2prv_ng.summary.answer.case import HALF, Case, count_operator_ranges
 from nsys2prv_ng.summary.answer.gains import describe_gains, list_gains
-from nsys2prv_ng.summary.answer.judge import choose_variant, classify
+from nsys2prv_ng.summary.answer.judge import choose_variant, classify, find_close
 from nsys2prv_ng.summary.answer.remedies import Tried, list_remedies
 from nsys2prv_ng.summary.answer.rules import copies_communicate
 from nsys2prv_ng.summary.answer.stragglers import describe_stragglers, find_stragglers, is_minor
@@ -29,8 +29,6 @@ from nsys2prv_ng.text.names import clean_name, quote_name
 
 _MOST_DOUBTS = 2
 """Most TRUST lines: all others are in the JSON. A choice, so that the answer stays short."""
-_ENOUGH = 2
-"""With so many remedies, the hint of the class is not needed: it is general. A choice."""
 SECTIONS = {
     "analysis/slow_steps": "Pace of the steps",
     "analysis/kernel_classes": "Kernels",
@@ -84,7 +82,7 @@ def answer(summary: JobSummary) -> Verdict:
             _state("WHERE", where, *bottleneck.evidence),
             _state("GAIN", gain, *evidence),
             *(_state("TRY", each.remedy.hint) for each in tried),
-            _state("TRY", "" if len(tried) >= _ENOUGH else hint + _hint_at_other(case, bottleneck, gains)),
+            _state("TRY", "" if _is_enough(tried, share) else hint + _hint_at_other(case, bottleneck, gains)),
             _state("SEE", f'"{SECTIONS[bottleneck.preset]}" (--html); {see}'),
         ]
         if bottleneck.doubt:  # the first line has this doubt
@@ -157,7 +155,8 @@ def _describe_bottleneck(case: Case, bottleneck: Bottleneck, share: float | None
         field, sentence = bottleneck.on_hosts
         part = case.measure_mpi(field)
         text = "" if part is None else sentence.format(share=format_percent(part, 1))
-    title = bottleneck.title + _name_compute(case, share)
+    close = find_close(case, bottleneck)
+    title = bottleneck.title + (f", nearly {close.key}" if close is not None else "") + _name_compute(case, share)
     return f"{title}: {text}" if text else title
 
 
@@ -198,6 +197,11 @@ def _describe_no_class(case: Case) -> str:
 
 
 # ---- TRY -------------------------------------------------------------------------------------------------------------
+
+
+def _is_enough(tried: list[Tried], share: float | None) -> bool:
+    """Return whether the hint of the class, which is general, has nothing to add: a remedy saves most of its share."""
+    return bool(tried) and max(each.share for each in tried) > HALF * (share or 0)
 
 
 def _hint_at_other(case: Case, bottleneck: Bottleneck, gains: list[Scenario]) -> str:

@@ -95,6 +95,11 @@ class Case(ValueClass):
         return [] if self.summary.what_if is None else self.summary.what_if.scenarios
 
     @property
+    def noise_ns(self) -> int:
+        """By how much steps vary (ns); 0 if no replay knows."""
+        return 0 if self.summary.what_if is None else self.summary.what_if.noise_ns
+
+    @property
     def ranks(self) -> list[RankWaits]:
         """The waits of each task; empty if no operation is over ranks."""
         return [] if self.summary.waits is None else self.summary.waits.ranks

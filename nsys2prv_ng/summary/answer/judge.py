@@ -11,7 +11,7 @@ from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.answer import bottlenecks
 from nsys2prv_ng.summary.answer.bottlenecks import BOTTLENECKS, Bottleneck
 from nsys2prv_ng.summary.answer.case import HALF, LEAST, NETWORK_BOUND, WAIT_BOUND, Case, is_worth
-from nsys2prv_ng.summary.answer.rules import copies_communicate
+from nsys2prv_ng.summary.answer.rules import copies_communicate, is_paced_by_host
 
 _CLASSES = [each for each in BOTTLENECKS if each.refines is None]
 _BY_LOSS = [each for each in _CLASSES if each.applies is None and each.loss and each != bottlenecks.UNCLASSIFIED]
@@ -32,6 +32,21 @@ def classify(case: Case) -> Bottleneck | None:
         return _classify_hosts(case)
     found = next((each for each in _CLASSES if each.applies is not None and each.applies(case)), None)
     return choose_variant(case, found or _find_largest(case))
+
+
+def find_close(case: Case, bottleneck: Bottleneck) -> Bottleneck | None:
+    """Return the class that a job is in as well, since what both save differs by less than the steps vary; or None."""
+    whole = bottleneck
+    while whole.refines is not None:
+        whole = whole.refines
+    if whole == bottlenecks.COMPUTE:
+        return choose_variant(case, bottlenecks.HOST) if is_paced_by_host(case) else None
+    best = case.bounds.get(whole.bound) if whole.bound is not None else None
+    others = [
+        each for each in case.bounds.values() if best and each.saving_ns >= max(best.saving_ns - case.noise_ns, 0)
+    ]
+    other = next((_BY_BOUND[each.changes[0]] for each in others if each is not best), None)
+    return None if other is None else choose_variant(case, other)
 
 
 def choose_variant(case: Case, bottleneck: Bottleneck) -> Bottleneck:

@@ -33,6 +33,10 @@ _COMPUTES = 0.8
 """Least share of compute in GPU time at which a job is compute-bound (docs/reference/bottlenecks.md).
 
 A choice: all else together saves at most a fifth then."""
+_CLEAR = 2
+"""Savings below so many times the variation of steps (sigma) are no difference between two runs of a program.
+
+The usual two sigma; w-base and w-base-again are one program (test_a_program_run_twice_has_one_class)."""
 _SLOW_SHARE = 0.25
 """Least part of the steps' time that a few slow steps cost to be the bottleneck (docs/reference/bottlenecks.md).
 
@@ -104,11 +108,17 @@ def has_slow_start(case: Case) -> bool:
 
 
 def computes(case: Case) -> bool:
-    """Return whether GPUs compute nearly all the time, and faster kernels would save time: no host sets the pace."""
-    return case.losses is not None and case.losses.compute_ns >= _COMPUTES * case.gpu_ns and not _is_paced_by_host(case)
+    """Return whether GPUs compute nearly all the time, and faster kernels would save time: no host sets the pace.
+
+    A host that costs about as much as steps vary by sets the pace in one run of a program, and not in the next.
+    """
+    if case.losses is None or case.losses.compute_ns < _COMPUTES * case.gpu_ns:
+        return False
+    return not is_paced_by_host(case) or case.bounds[HOST_BOUND].saving_ns < _CLEAR * case.noise_ns
 
 
-def _is_paced_by_host(case: Case) -> bool:
+def is_paced_by_host(case: Case) -> bool:
+    """Return whether hosts set the pace, and are worth a change."""
     limit = None if case.summary.what_if is None else case.summary.what_if.limited_by
     bound = case.bounds.get(HOST_BOUND)
     is_limited = limit is not None and limit.what == "host" and limit.share > HALF
