@@ -54,7 +54,7 @@ REMEDIES = (
     Remedy(
         key="cuda-graphs",
         title="CUDA graphs",
-        hint="launch less: CUDA graphs (torch.compile(mode='reduce-overhead')), fused or larger kernels, larger batches",
+        hint="launch less: CUDA graphs (torch.compile(mode='reduce-overhead')), larger kernels, larger batches",
         applies=rules.launches,
         changes=(HOST_BOUND,),
         is_bound=True,
