@@ -8,9 +8,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
-from nsys2prv_ng.bundled.presets import locate_bundled
 from nsys2prv_ng.errors import UsageError, escape_unprintable
 from nsys2prv_ng.options.kinds import Flag, Integer, Option, OptionalInteger, Text, Words, at_least
+from nsys2prv_ng.runtime.files import locate_bundled
 from nsys2prv_ng.value_class import ValueClass
 
 _TEMPLATE = locate_bundled("slurm.sh", "samples/slurm.sh")

@@ -11,7 +11,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape, unescape
 
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.runtime.files import read_input
+from nsys2prv_ng.runtime.files import locate_bundled, read_input
 from nsys2prv_ng.value_class import ValueClass
 
 WORKSPACES = "workspaces.xml"
@@ -95,9 +95,3 @@ def _make_menus(directory: Path, presets: list[Preset]) -> bytes:
         path = Path(os.path.realpath(directory)) / f"{preset.name}.cfg"
         text = text.replace(f"<first>{preset.name}.cfg</first>", f"<first>{escape(str(path))}</first>")
     return text.encode()
-
-
-def locate_bundled(name: str, in_clone: str) -> Path:
-    """Return the path of a file or folder: inside an installed package, or at `in_clone` in a clone."""
-    installed = Path(__file__).parent / name
-    return installed if installed.exists() else Path(__file__).parents[2] / in_clone

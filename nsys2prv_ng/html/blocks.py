@@ -220,6 +220,14 @@ class Paragraph(ValueClass):
     kind = "paragraph"
 
 
+class Code(ValueClass):
+    """Lines of code."""
+
+    lines: list[str]
+
+    kind = "code"
+
+
 class Map(ValueClass):
     """An image of rows over time, and its numbers as a table.
 
@@ -266,7 +274,7 @@ class Matrix(ValueClass):
     kind = "matrix"
 
 
-Block = Table | Paragraph | Map | Chart | Matrix | Tree
+Block = Table | Paragraph | Code | Map | Chart | Matrix | Tree
 
 
 class Section(ValueClass):

@@ -14,7 +14,7 @@ _SECTIONS = {
     "efficiency": "efficiency", "waits.pipeline": "pipeline", "waits.links": "links", "waits": "waits",
     "what_if": "what-if", "critical_path": "critical-path", "steps": "pace", "start_up": "pace", "slow_steps": "step",
     "gpus": "gaps", "kernels": "kernels", "slow_modes": "kernels", "memory": "memory", "mfu": "kernels",
-    "memory_operations": "operations", "skipped": "quality",
+    "memory_operations": "operations", "skipped": "quality", "remedies": "try",
 }  # fmt: skip
 """The section with the numbers of a statement, by the key of its evidence."""
 _MOST_PROGRAMS = 3
@@ -40,6 +40,7 @@ def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
         over_time.make_heat_map_section(pictures),
         over_time.make_step_section(summary, pictures),
         contents.make_path_section(summary, pictures),
+        contents.make_remedy_section(summary.verdict or answer(summary)),
         contents.make_what_if_section(summary.what_if),
         contents.make_efficiency_section(summary, pictures),
         between_ranks.make_wait_section(summary),

@@ -266,3 +266,10 @@ def _open_own(path: str, flags: int, owners: Owners) -> int:
         os.close(file)
         raise
     return file
+
+
+def locate_bundled(name: str, in_clone: str) -> Path:
+    """Return the path of a file or folder: inside an installed package, or at `in_clone` in a clone."""
+    package = Path(__file__).parents[1]
+    installed = package / "bundled" / name
+    return installed if installed.exists() else package.parent / in_clone

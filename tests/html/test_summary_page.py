@@ -14,7 +14,10 @@ import pytest
 
 from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.html.summary_page import list_sections, render_summary
+from nsys2prv_ng.summary.answer.answer import answer
+from nsys2prv_ng.summary.verdict import Statement, TriedRemedy
 from nsys2prv_ng.text.formatting import format_time
+from tests.conftest import DATA
 from tests.html.made import Page, job_of, rename, repeat_ranks
 
 KEYS = frozenset(
@@ -51,6 +54,20 @@ def test_what_a_job_lacks_has_no_section() -> None:
     summary, pictures = job_of("single-graph")
     keys = [section.key for section in list_sections(summary, pictures)]
     assert "waits" not in keys and "bandwidth" not in keys and "kernels" in keys and "gaps" in keys
+
+
+def test_remedies_have_the_code_of_the_guide() -> None:
+    """TRY links to it."""
+    summary, pictures = job_of("single-graph")
+    verdict = replace(
+        answer(summary),
+        statements=[Statement(label="TRY", text="launch less", evidence=["remedies"])],
+        remedies=[TriedRemedy(key="cuda-graphs", saving_ns=10**6)],
+    )
+    text = render_summary(replace(summary, verdict=verdict), pictures)
+    guide = (DATA.parents[1] / "docs/guides/remedies.md").read_text(encoding="utf-8")
+    code = re.split(r"```\w*\n", guide.partition("## cuda-graphs\n")[2])[1]
+    assert code.strip() in "".join(Page(text).texts) and 'href="#try"' in text
 
 
 def test_efficiencies_of_a_capture_without_steps_are_of_the_work() -> None:

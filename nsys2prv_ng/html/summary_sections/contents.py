@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
-from nsys2prv_ng.html.blocks import MOST_RANKS, MOST_ROWS, Block, Paragraph, Section, Table, show_grid, show_tree
+from nsys2prv_ng.html.blocks import MOST_RANKS, MOST_ROWS, Block, Code, Paragraph, Section, Table, show_grid, show_tree
 from nsys2prv_ng.html.page import drop_quotes
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
+from nsys2prv_ng.runtime.files import locate_bundled
 from nsys2prv_ng.steps.numbered_names import number_step
 from nsys2prv_ng.summary import what_if
 from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency, tabulate_parts
@@ -19,6 +21,7 @@ from nsys2prv_ng.summary.pictures.measure import MOST_NAMES
 from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.summary.ranges import table as ranges_table
 from nsys2prv_ng.summary.text import name_time
+from nsys2prv_ng.summary.verdict import Verdict
 from nsys2prv_ng.summary.waits.table import tabulate_mpi, tabulate_nccl
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
@@ -179,6 +182,24 @@ def make_path_section(summary: JobSummary, pictures: Pictures) -> Section | None
     whole = tabulate_path(path, has_several=summary.tasks > 1)
     blocks = [show_grid(tabulate_path_of_tasks(path), MOST_RANKS), show_grid(whole)]
     return Section("critical-path", "Critical path", "", blocks, presets, pictures.format_window(low, high))
+
+
+def make_remedy_section(verdict: Verdict) -> Section | None:
+    """Return the section with the code of the remedies of an answer, as the guide has it; None without any."""
+    if not verdict.remedies:
+        return None
+    guide = locate_bundled("remedies.md", "docs/guides/remedies.md").read_text(encoding="utf-8")
+    sections = dict(part.split("\n", 1) for part in guide.split("\n## ")[1:])
+    blocks: list[Block] = []
+    for remedy in verdict.remedies:
+        about, code, saved = re.split(r"```\w*\n", sections[remedy.key])
+        blocks += [Paragraph(_unlink(about)), Code(code.rstrip().splitlines()), Paragraph(_unlink(saved))]
+    return Section("try", "What to try, with code", "", blocks)
+
+
+def _unlink(text: str) -> str:
+    """Return Markdown with the texts of its links alone."""
+    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).strip()
 
 
 def make_what_if_section(numbers: WhatIfNumbers | None) -> Section | None:

@@ -81,7 +81,7 @@ def answer(summary: JobSummary) -> Verdict:
             _state("BOTTLENECK", _describe_bottleneck(case, bottleneck, share, gains), *bottleneck.evidence),
             _state("WHERE", where, *bottleneck.evidence),
             _state("GAIN", gain, *evidence),
-            *(_state("TRY", each.remedy.hint) for each in tried),
+            *(_state("TRY", each.remedy.hint, "remedies") for each in tried),
             _state("TRY", "" if _is_enough(tried, share) else hint + _hint_at_other(case, bottleneck, gains)),
             _state("SEE", f'"{SECTIONS[bottleneck.preset]}" (--html); {see}'),
         ]
