@@ -34,6 +34,8 @@ _MOST_OF_SHARE = 2
 """A critical path with more than this many times a class's share of GPU time says nothing of the class.
 
 A choice: of a path that begins on a host long before its GPU, a bound contradicted the share of its class."""
+_NEARLY_ALL = 0.95
+"""A bound that is more than this part of the time says nothing: a choice."""
 _MOST_LONGER = 1.05
 """A path that is this many times as long as the time that is judged says nothing about it.
 
@@ -137,7 +139,8 @@ def _bound_by_path(case: Case, bottleneck: Bottleneck, share: float | None) -> s
     kinds, clause = bound
     ns = sum(path.classes.get(PATH_KINDS[kind], 0) for kind in kinds)
     is_longer = path.window_ns > _MOST_LONGER * case.window.numbers.window_ns
-    if is_longer or (share is not None and ns > _MOST_OF_SHARE * share * path.window_ns):
+    is_all = ns >= _NEARLY_ALL * path.window_ns  # nobody can save all of the time
+    if is_longer or is_all or (share is not None and ns > _MOST_OF_SHARE * share * path.window_ns):
         return ""
     saves = f"at most {format_time(ns)} of {format_time(path.window_ns)} ({format_percent(ns, path.window_ns)})"
     return f"{saves} {clause} (a bound from the critical path)"
@@ -157,7 +160,7 @@ def _bound_overlap(case: Case, bottleneck: Bottleneck, share: float | None, gain
         return []
     rest = 1 - share
     if rest < (HALF * share if gain is None else gain.share):
-        return [f"overlap saves at most {format_percent(rest, 1)}, the rest of the time"]
+        return [f"overlap can save at most {format_percent(rest, 1)}: there is too little other work to hide behind"]
     is_bound = gain is not None and gain.only == NETWORK_BOUND
     return ["overlap saves less, as it slows kernels"] if is_bound and bottleneck.overlap_slows else []
 
