@@ -12,7 +12,7 @@ from collections.abc import Callable
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.answer import rules
-from nsys2prv_ng.summary.answer.case import HOST_BOUND, LEAST, Case, is_worth
+from nsys2prv_ng.summary.answer.case import COPY_BOUND, HOST_BOUND, LEAST, Case, is_worth
 from nsys2prv_ng.value_class import ValueClass
 
 _MOST = 3
@@ -57,6 +57,22 @@ REMEDIES = (
         hint="launch less: CUDA graphs (torch.compile(mode='reduce-overhead')), larger kernels, larger batches",
         applies=rules.launches,
         changes=(HOST_BOUND,),
+        is_bound=True,
+    ),
+    Remedy(
+        key="stay-on-device",
+        title="arrays that stay on the GPU",
+        hint="the same arrays go to the GPU and back: keep them there (cuda.to_device, cupy.asarray, .to('cuda'))",
+        applies=rules.copies_to_and_fro,
+        changes=(COPY_BOUND,),
+        is_bound=True,
+    ),
+    Remedy(
+        key="pinned-copies",
+        title="pinned memory and copies that overlap",
+        hint="pin_memory=True and .to('cuda', non_blocking=True); cudaMallocHost, cudaMemcpyAsync on a second stream",
+        applies=lambda case: rules.copies_pageable(case) and not rules.copies_to_and_fro(case),
+        changes=(COPY_BOUND,),
         is_bound=True,
     ),
 )

@@ -25,7 +25,7 @@ from nsys2prv_ng.summary.answer.case import (
     is_launch,
 )
 from nsys2prv_ng.summary.answer.stragglers import find_more_compute
-from nsys2prv_ng.summary.memory.numbers import ALLOCATOR_CALLS
+from nsys2prv_ng.summary.memory.numbers import ALLOCATOR_CALLS, MemoryOperationNumbers
 from nsys2prv_ng.summary.ranges.numbers import list_paths
 from nsys2prv_ng.text.names import HOST_FUNCTION
 
@@ -68,6 +68,12 @@ INSIDE, _MIGRATION = "inside", "Migration"
 """Kinds of copies: parts of their names and of those of their memory; INSIDE is within a GPU."""
 _WITH_HOST = ("host to device", "device to host")
 """Ends of the names of copies from and to host memory."""
+_LARGE_COPY = 1 << 20
+"""Bytes of copies that pinned memory makes several times as fast: those of heat (33.6 MB: 54 for 9.3 GB/s)."""
+_OFTEN = 2
+"""Least copies from the host in a step that may be arguments of kernels: nbody copies five arrays at each launch."""
+_ALIKE = 0.9
+"""Least ratio of two numbers that are about the same: a choice."""
 _LARGE_BYTES = 8 << 20
 """Messages from this size on gain little from being larger: most of their time is that of their bytes."""
 _COLLECTIVES = re.compile(r"MPI_(All|Bcast|Reduce|Gather|Scatter|Scan|Exscan|Barrier|Neighbor_)")
@@ -254,6 +260,30 @@ def sum_copies(case: Case) -> Counter[str]:
             times[PINNED] += pinned
             times["other"] += copies.total_ns - pinned
     return times
+
+
+def copies_pageable(case: Case) -> bool:
+    """Return whether most time of copies is that of large ones from or to pageable memory."""
+    parts = [part for copies in case.copies for part in copies.by_memory]
+    large = [part for part in parts if part.count and part.bytes >= _LARGE_COPY * part.count]
+    pageable = sum(part.total_ns for part in large if PAGEABLE in (part.source, part.destination))
+    return pageable > HALF * sum(part.total_ns for part in parts)
+
+
+def copies_to_and_fro(case: Case) -> bool:
+    """Return whether as many bytes go back to the host as come from it, in as many copies, several in each step."""
+    there, back = (_find_copies(case, end) for end in _WITH_HOST)
+    if there is None or back is None or there.count < _OFTEN * max(case.counted_steps, 1):
+        return False
+    return _are_alike(there.count, back.count) and _are_alike(there.bytes, back.bytes)
+
+
+def _find_copies(case: Case, end: str) -> MemoryOperationNumbers | None:
+    return next((each for each in case.copies if each.operation == f"Memcpy {end}"), None)
+
+
+def _are_alike(one: int, other: int) -> bool:
+    return min(one, other) >= _ALIKE * max(one, other)
 
 
 def migrates(case: Case) -> bool:
