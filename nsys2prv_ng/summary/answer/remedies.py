@@ -68,11 +68,14 @@ _VALIDATES = re.compile(rf"(?i)eval|valid|{OTHER_WORK}")
 
 def _against(cause: HostCause, variant: Bottleneck, key: str, title: str) -> Remedy:
     """Return the remedy of a variant of host-bound jobs: it removes the cause, and saves its idle time at most."""
+    is_of_copies = cause == host_causes.PREPARING  # arrays that come back are prepared by no program
     return Remedy(
         key=key,
         title=title,
         hint=variant.hint,
-        applies=lambda case: cause in rules.list_recurring(case),
+        applies=lambda case: (
+            cause in rules.list_recurring(case) and not (is_of_copies and rules.copies_to_and_fro(case))
+        ),
         measure_idle=lambda case: case.host_causes[cause].ns,
     )
 
@@ -80,6 +83,13 @@ def _against(cause: HostCause, variant: Bottleneck, key: str, title: str) -> Rem
 def _measure_idle_kind(kind: StepKind | None) -> int:
     """Return how long (ns, over all GPUs) GPUs waited for hosts in the steps of a kind."""
     return 0 if kind is None or kind.losses is None else kind.losses.host_ns
+
+
+def _measure_copying(case: Case) -> int:
+    """Return how long (ns, over all GPUs) GPUs only copied, or waited for hosts that launched copies next."""
+    exposed = 0 if case.losses is None else case.losses.memory_ns
+    causes = (part for gpu in case.summary.gpus for part in gpu.idle_causes or [])
+    return exposed + sum(part.ns for part in causes if part.next.startswith("copy "))
 
 
 def _find_decode(case: Case) -> StepKind | None:
@@ -108,8 +118,7 @@ REMEDIES = (
         title="arrays that stay on the GPU",
         hint="the same arrays go to the GPU and back: keep them there (cuda.to_device, cupy.asarray, .to('cuda'))",
         applies=rules.copies_to_and_fro,
-        changes=(COPY_BOUND,),
-        is_bound=True,
+        measure_idle=_measure_copying,
     ),
     Remedy(
         key="pinned-copies",

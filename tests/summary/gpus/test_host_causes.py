@@ -167,8 +167,10 @@ def test_each_part_has_one_cause_at_most(call: str, following: str, cause: HostC
 
 @pytest.mark.slow
 def test_one_slow_step_of_many_is_not_the_bottleneck() -> None:
-    """Step 30 of nbody-a compiles a kernel: its only load, in its longest gap."""
-    case = Case(summarize("nbody-a", IN_STEPS))
+    """Step 30 of nbody-a compiles a kernel: its only load, in its longest gap. Its cure is arrays that stay."""
+    summary = add_verdict(summarize("nbody-a", IN_STEPS))
+    assert summary.verdict is not None and [each.key for each in summary.verdict.remedies] == ["stay-on-device"]
+    case = Case(summary)
     assert case.slow_steps is not None and [step.number for step in case.slow_steps.slow] == [30]
     assert case.slow_steps.share > 0.25 and not has_slow_steps(case)
     assert case.host_causes[host_causes.LOADING].gaps == 1
