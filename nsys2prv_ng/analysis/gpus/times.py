@@ -20,7 +20,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus import activity as gpu_activity
 from nsys2prv_ng.analysis.gpus.queued import Waiting, list_ended, name_waits
-from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges
+from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges, map_main_threads
 from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, sum_table, take_rows
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray, pick
@@ -97,8 +97,8 @@ FROM_PAGEABLE, FROM_PINNED = "copy from pageable memory", "copy from pinned memo
 TO_PAGEABLE, TO_PINNED = "copy to pageable memory", "copy to pinned memory"
 LOADED = "loaded kernels"
 NEXT = ("", FROM_PAGEABLE, FROM_PINNED, TO_PAGEABLE, TO_PINNED, LOADED)
-"""What a host did that launched late: it launched a copy between host and GPU, or whatever it launched, it loaded
-kernels first; "" for other operations, and other causes."""
+"""What a host did that launched late: a main thread launched a copy between host and GPU, or any thread loaded kernels,
+whatever it launched then; "" for other operations and causes. (Threads of libraries copy on behalf of others.)"""
 
 KEYS = ["row", "cause", "range", "call", "next"]
 
@@ -304,6 +304,7 @@ def find_next(
     for (number, kind), name in _COPIES.items():
         memory = source if name in (FROM_PAGEABLE, FROM_PINNED) else destination
         followed[(operation == number) & (memory == kind)] = NEXT.index(name)
+    followed[~np.isin(launches.thread, list(map_main_threads(report).values()))] = 0
     loading = [number for number, name in calls.get_names(types.CUDA_API).items() if LOADS.fullmatch(name)]
     loads = np.flatnonzero(np.isin(calls.get_values(types.CUDA_API), loading))
     latest = find_latest(calls.place[loads], calls.begin[loads], launches.thread, returned - 1)

@@ -186,6 +186,7 @@ def expected(objects: Objects) -> list[Found]:
             for begin, end, name in name_waits(late, high, until, last, operation.task):
                 add(("queued", "", name, ""), begin, end, low)
             copied = copies.get((index_of_row[row], operation.process, operation.correlation, high), "")
+            copied = copied if main_row[thread] == thread else ""
             following = "loaded kernels" if loads.get(thread, nothing).within(low, late) else copied
             calls_now = in_calls.get(thread, nothing).within(low, late)
             ranges_now = in_ranges.get(thread, nothing).within(low, late)

@@ -36,6 +36,7 @@ PLANTED: dict[str, HostCause | None] = {
     "pltrainer-a": None,  # much of it is in the validation, kernel by kernel
     "evalloop-a": None,
     "evalloop-b": None,
+    "flaxtrain-a": None,  # threads of XLA wait for the main thread, and copy
     "nbody-a": None,  # compiles once
     "llmserve-a": host_causes.LOADING,  # cuDNN and cuBLAS build or load kernels for each new length of a prompt
     "llmserve-b": host_causes.LOADING,
@@ -82,6 +83,7 @@ def list_parts(path: Path) -> Iterator[tuple[str, str, int]]:
             _, returned, thread = calls[correlation]
             at, until = idle_from, min(max(idle_from, returned), start)
             inside = [call for call in threads[thread] if call[0] < until and call[1] > at]
+            followed = followed if thread & 0xFFFFFF == thread >> 24 & 0xFFFFFF else ""  # only main threads
             loads = any("LibraryLoad" in name or "ModuleLoad" in name for _, _, name in inside)
             for call_begin, call_end, name in [*inside, (until, until, "")]:
                 if call_begin > at:
