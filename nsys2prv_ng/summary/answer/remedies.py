@@ -15,9 +15,8 @@ from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.steps.numbered_names import OTHER_WORK
 from nsys2prv_ng.summary.answer import bottlenecks, rules
 from nsys2prv_ng.summary.answer.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.answer.case import COPY_BOUND, HALF, HOST_BOUND, LEAST, MUCH, Case, is_worth
+from nsys2prv_ng.summary.answer.case import COPY_BOUND, HOST_BOUND, LEAST, MUCH, Case, is_worth
 from nsys2prv_ng.summary.efficiency.numbers import StepKind
-from nsys2prv_ng.summary.efficiency.windows import list_parts
 from nsys2prv_ng.summary.gpus import host_causes
 from nsys2prv_ng.summary.gpus.host_causes import HostCause
 from nsys2prv_ng.value_class import ValueClass
@@ -68,14 +67,11 @@ _VALIDATES = re.compile(rf"(?i)eval|valid|{OTHER_WORK}")
 
 def _against(cause: HostCause, variant: Bottleneck, key: str, title: str) -> Remedy:
     """Return the remedy of a variant of host-bound jobs: it removes the cause, and saves its idle time at most."""
-    is_of_copies = cause == host_causes.PREPARING  # arrays that come back are prepared by no program
     return Remedy(
         key=key,
         title=title,
         hint=variant.hint,
-        applies=lambda case: (
-            cause in rules.list_recurring(case) and not (is_of_copies and rules.copies_to_and_fro(case))
-        ),
+        applies=lambda case: cause in rules.list_host_causes(case),
         measure_idle=lambda case: case.host_causes[cause].ns,
     )
 
@@ -93,15 +89,9 @@ def _measure_copying(case: Case) -> int:
 
 
 def _find_decode(case: Case) -> StepKind | None:
-    """Return the decode steps of a serving engine, if their GPUs mostly wait for hosts."""
+    """Return the decode steps of a serving engine; None without any."""
     kinds = [] if case.summary.steps is None else case.summary.steps.kinds
-    kind = next((each for each in kinds if each.context_requests == 0 and each.generation_requests), None)
-    is_bound = kind is not None and kind.losses is not None and kind.losses.host_ns > HALF * _sum_parts(kind)
-    return kind if is_bound else None
-
-
-def _sum_parts(kind: StepKind) -> int:
-    return 0 if kind.losses is None else sum(part.ns for part in list_parts(kind.losses))
+    return next((each for each in kinds if each.context_requests == 0 and each.generation_requests), None)
 
 
 REMEDIES = (

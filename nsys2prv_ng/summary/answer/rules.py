@@ -26,7 +26,7 @@ from nsys2prv_ng.summary.answer.case import (
     is_launch,
 )
 from nsys2prv_ng.summary.answer.stragglers import find_more_compute
-from nsys2prv_ng.summary.gpus.host_causes import LOADING, CauseTime, HostCause
+from nsys2prv_ng.summary.gpus.host_causes import LOADING, PREPARING, CauseTime, HostCause
 from nsys2prv_ng.summary.memory.numbers import ALLOCATOR_CALLS, MemoryOperationNumbers
 from nsys2prv_ng.summary.ranges.numbers import list_paths
 from nsys2prv_ng.text.names import HOST_FUNCTION
@@ -335,15 +335,19 @@ def allocates(case: Case) -> bool:
     return are_most([call for call in case.host_calls if call.startswith(ALLOCATOR_CALLS)], case.host_calls)
 
 
-def list_recurring(case: Case) -> dict[HostCause, CauseTime]:
-    """Return why hosts launched late, the longest time first. Programs load kernels once: that counts if it recurs."""
-    causes = case.host_causes.items()
-    return {cause: time for cause, time in causes if cause != LOADING or time.gaps >= _RECURS}
+def list_host_causes(case: Case) -> dict[HostCause, CauseTime]:
+    """Return why hosts launched late, the longest time first, but for what happens once, and copies that come back."""
+    causes = dict(case.host_causes)
+    if LOADING in causes and causes[LOADING].gaps < _RECURS:
+        del causes[LOADING]
+    if copies_to_and_fro(case):
+        causes.pop(PREPARING, None)
+    return causes
 
 
 def find_host_cause(case: Case) -> HostCause | None:
     """Return why hosts launched late for much of the time; None if reports do not show it."""
-    cause, time = next(iter(list_recurring(case).items()), (None, CauseTime([])))
+    cause, time = next(iter(list_host_causes(case).items()), (None, CauseTime([])))
     return cause if time.ns > MUCH * case.host_calls.total() else None
 
 

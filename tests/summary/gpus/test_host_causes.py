@@ -62,7 +62,7 @@ def list_parts(path: Path) -> Iterator[tuple[str, str, int]]:
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
         operations, calls, threads = [], {}, defaultdict(list)
         host = {(1, 0): "from", (1, 1): "from", (2, 0): "to pageable", (2, 1): "to pinned"}
-        for table in ("KERNEL", "MEMCPY", "MEMSET"):
+        for table in ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE"):
             if f"CUPTI_ACTIVITY_KIND_{table}" in tables:
                 kind = "copyKind, CASE copyKind WHEN 1 THEN srcKind ELSE dstKind END" if table == "MEMCPY" else "0, 0"
                 query = f'SELECT start, "end", correlationId, {kind} FROM CUPTI_ACTIVITY_KIND_{table}'
