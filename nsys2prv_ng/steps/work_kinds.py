@@ -15,7 +15,6 @@ kernels, 0.86.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -35,6 +34,7 @@ from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.steps.spans import HostSpans
 from nsys2prv_ng.steps.work import UNKNOWN, find_launched
+from nsys2prv_ng.text.calls import LOADS, WRITES
 
 _LEAST_SIMILAR = 0.8
 """Least similarity of two steps of one kind: that of repeated steps (steps/repeated_steps.py)."""
@@ -80,10 +80,8 @@ class Content(NamedTuple):
 _GRAPH = -1
 """The name of all CUDA graphs that were traced as a whole: programs make one for each size of a batch."""
 _TO_HOST = frozenset(MEMORY_OPERATIONS[number] for number in (4, 8))
-_CALLS = {
-    "with a checkpoint": re.compile(r"p?writev?(64)?2?|fwrite|fsync|fdatasync|sendfile(64)?"),
-    "that load kernels": re.compile(r"cu(da)?(Module|Library)Load\w*|nvrtcCompileProgram|nvJitLinkComplete"),
-}
+CHECKPOINT = "with a checkpoint"
+_CALLS = {CHECKPOINT: WRITES, "that load kernels": LOADS}
 """What the calls of a kind may call it: files are written, or libraries are loaded."""
 
 

@@ -113,7 +113,7 @@ def _limit_causes(gpus: list[GpuNumbers]) -> list[GpuNumbers]:
     """Return GPUs with the causes that have most idle time over all of them."""
 
     def name(cause: Cause) -> tuple[str, ...]:
-        return cause.cause, cause.range, cause.call
+        return cause.cause, cause.range, cause.call, cause.next
 
     sums = sum_by_key((name(cause), cause.ns) for gpu in gpus for cause in gpu.idle_causes or ())
     most = _choose_most(len(gpus))

@@ -3,8 +3,9 @@
 The launch of the operation at the end of a gap divides the gap. If several operations start at once, the one that was
 launched first counts. Until its launch call returned, the host kept the GPU waiting: this part is attributed to the
 thread of that call, each piece of it to the innermost NVTX push/pop range (or else the main thread's range) and the
-outermost call (of CUDA, MPI or the OS runtime) that the thread was in. After that, the operation was queued: the host
-did not keep the GPU waiting. `queued.py` names what the operation waited for, if the reports show it.
+outermost call (of CUDA, MPI or the OS runtime) that the thread was in, and to what it did all this for: whether it
+loaded kernels in the gap, or else whether the operation is a copy from or to host memory. After that, the operation was
+queued: the host did not keep the GPU waiting. `queued.py` names what the operation waited for, if the reports show it.
 
 The pieces of a gap follow each other without a break, so any part of a gap has its causes to the ns.
 """
@@ -19,18 +20,19 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus import activity as gpu_activity
 from nsys2prv_ng.analysis.gpus.queued import Waiting, list_ended, name_waits
-from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges
+from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges, map_main_threads
 from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, sum_table, take_rows
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray, pick
 from nsys2prv_ng.intervals.states import FlatStates
-from nsys2prv_ng.intervals.step_functions import NOTHING, cut_to_windows, make_row_steps, split_at_steps
+from nsys2prv_ng.intervals.step_functions import NOTHING, cut_to_windows, find_latest, make_row_steps, split_at_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.reading.opened_events import ABSENT, Names, OpenedEvents, load_opened_events, load_source_records
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.runs import Run
 from nsys2prv_ng.records.store import Store
+from nsys2prv_ng.text.calls import LOADS
 
 
 class GpuTime(NamedTuple):
@@ -91,14 +93,21 @@ CAUSES = HOST, QUEUED, GRAPH, UNKNOWN, CUT = "host", "queued", "graph", "unknown
 """Causes: the thread that launches next; the operation is queued; between nodes of a CUDA graph; no launch was
 recorded; the gap continues after the selected time. An operation launched before the selected time counts as queued."""
 
-KEYS = ["row", "cause", "range", "call"]
+FROM_PAGEABLE, FROM_PINNED = "copy from pageable memory", "copy from pinned memory"
+TO_PAGEABLE, TO_PINNED = "copy to pageable memory", "copy to pinned memory"
+LOADED = "loaded kernels"
+NEXT = ("", FROM_PAGEABLE, FROM_PINNED, TO_PAGEABLE, TO_PINNED, LOADED)
+"""What a host did that launched late: a main thread launched a copy between host and GPU, or any thread loaded kernels,
+whatever it launched then; "" for other operations and causes. (Threads of libraries copy on behalf of others.)"""
+
+KEYS = ["row", "cause", "range", "call", "next"]
 
 
 class IdlePieces(NamedTuple):
-    """n pieces of the gaps of GPUs, in no order: index of the gap, begin and end (ns), cause, range and call.
+    """n pieces of the gaps of GPUs, in no order: index of the gap, begin and end (ns), cause, range, call and next.
 
-    `cause` is an index into CAUSES. `range` and `call` are indices into `names`; NOTHING without one. For HOST, they
-    are what the thread was in; for QUEUED and GRAPH, `call` is what the operation waited for.
+    `cause` and `next` are indices into CAUSES and NEXT. `range` and `call` are indices into `names`; NOTHING without
+    one. For HOST, they are what the thread was in; for QUEUED and GRAPH, `call` is what the operation waited for.
     """
 
     gap: IntArray
@@ -107,6 +116,7 @@ class IdlePieces(NamedTuple):
     cause: IntArray
     range: IntArray
     call: IntArray
+    next: IntArray
     names: list[str]
 
 
@@ -115,19 +125,19 @@ _Columns = tuple[IntArray, ...]
 
 
 def sum_causes(job: Job, gaps: gpu_activity.Gaps, pieces: IdlePieces) -> Table:
-    """Sum up time `ns` and number of `gaps` by `row` of the GPU, `cause`, `range` and `call` ("": none).
+    """Sum up time `ns` and number of `gaps` by `row` of the GPU, `cause`, `range`, `call` and `next` ("": none).
 
     Only the time that numbers cover counts. A gap of several pieces counts in each of their rows.
     """
     if job.scope.measured:
         index, _, begin, end = cut_to_windows(pieces.begin, pieces.end, job.scope.measured)
-        gap, cause, in_range, call = (column[index] for column in (pieces.gap, pieces.cause, pieces.range, pieces.call))
-        pieces = IdlePieces(gap, begin, end, cause, in_range, call, pieces.names)
-    columns = {"row": gaps.row[pieces.gap], "cause": pieces.cause, "range": pieces.range, "call": pieces.call}
+        columns = {key: getattr(pieces, key)[index] for key in ("gap", *KEYS[1:])}
+        pieces = IdlePieces(begin=begin, end=end, names=pieces.names, **columns)
+    columns = {"row": gaps.row[pieces.gap], **{key: getattr(pieces, key) for key in KEYS[1:]}}
     in_gap = sum_table({**columns, "gap": pieces.gap, "ns": pieces.end - pieces.begin}, [*KEYS, "gap"])
     sums = sum_table({**drop_columns(in_gap, "gap"), "gaps": np.ones_like(in_gap["gap"])}, KEYS)
     names = [*pieces.names, ""]
-    for column, texts in (("cause", CAUSES), ("range", names), ("call", names)):
+    for column, texts in (("cause", CAUSES), ("range", names), ("call", names), ("next", NEXT)):
         sums[column] = make_objects(texts[i] for i in sums[column].tolist())
     return sums
 
@@ -144,8 +154,10 @@ def split_gaps(job: Job, devices: gpu_activity.Devices, group: Sequence[int], ga
         parts = list(_list_parts(job, devices, group, gaps, names))
     else:
         parts = [_keep_whole(gaps, np.arange(gaps.row.size), UNKNOWN)]
-    gap, begin, end, cause, in_range, in_call = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return IdlePieces(gap, begin, end, cause, in_range, in_call, names.texts)
+    columns = {
+        key: np.concatenate(each) for key, each in zip(IdlePieces._fields, zip(*parts, strict=True), strict=False)
+    }
+    return IdlePieces(**columns, names=names.texts)
 
 
 def _list_parts(
@@ -167,7 +179,8 @@ def _list_parts(
         begin, end = gaps.begin[gap], gaps.end[gap]
         returned = np.clip(launches.returned, begin, end)
         late, queued = np.flatnonzero(returned > begin), np.flatnonzero(returned < end)
-        host = Host(report, calls, gap[late], begin[late], returned[late], launches.thread[late])
+        followed = find_next(report, calls, launches, begin, returned, end, job.store)
+        host = Host(report, calls, gap[late], begin[late], returned[late], launches.thread[late], followed[late])
         yield from _split_by_host(host, names, job.store)
         waiting = Waiting(gap[queued], returned[queued], end[queued], launches.place[queued])
         yield _make_columns(name_waits(job, index, waiting, ended, names), QUEUED)
@@ -190,11 +203,13 @@ def _keep_whole(gaps: gpu_activity.Gaps, which: IntArray, cause: str) -> _Column
 def _make_columns(pieces: FlatStates, cause: str) -> _Columns:
     """Return pieces (row: index of the gap, state: number of the call) without a range."""
     gap, begin, end, call = pieces
-    return gap, begin, end, np.full(gap.size, CAUSES.index(cause)), np.full(gap.size, NOTHING), call
+    nothing = np.full(gap.size, NOTHING)
+    return gap, begin, end, np.full(gap.size, CAUSES.index(cause)), nothing, call, np.zeros(gap.size, np.int64)
 
 
 class Host(NamedTuple):
-    """The host in n parts of gaps: its report and CUDA calls; index of the gap, begin, end (ns), thread (place)."""
+    """The host in n parts of gaps: its report and CUDA calls; index of the gap, begin, end (ns), thread (place), next
+    (index into NEXT)."""
 
     report: ReportRecords
     calls: OpenedEvents
@@ -202,6 +217,7 @@ class Host(NamedTuple):
     begin: IntArray
     end: IntArray
     thread: IntArray
+    next: IntArray
 
 
 def _split_by_host(host: Host, names: Names, store: Store) -> Iterator[_Columns]:
@@ -213,9 +229,10 @@ def _split_by_host(host: Host, names: Names, store: Store) -> Iterator[_Columns]
         part = np.flatnonzero(host.thread == thread)
         by_range = split_at_steps(host.begin[part], host.end[part], ranges.steps[thread])
         pieces = split_at_steps(by_range.begin, by_range.end, make_row_steps(calls.flat, thread))
-        gap, in_range = (column[pieces.interval] for column in (host.gap[part][by_range.interval], by_range.value))
+        of_part, in_range = (column[pieces.interval] for column in (part[by_range.interval], by_range.value))
         in_range, in_call = names.number(ranges.names, in_range), names.number(calls.names, pieces.value)
-        yield gap, pieces.begin, pieces.end, np.full(gap.size, CAUSES.index(HOST)), in_range, in_call
+        cause = np.full(of_part.size, CAUSES.index(HOST))
+        yield host.gap[of_part], pieces.begin, pieces.end, cause, in_range, in_call, host.next[of_part]
 
 
 # ---- launches --------------------------------------------------------------------------------------------------------
@@ -258,6 +275,41 @@ def find_launches(
     returned = np.where(np.isin(sent, begins), sent, pick(calls.end[longest_first], call, _NO_CALL))
     known = np.flatnonzero(returned != _NO_CALL)
     return Launches(gap[known], place[known], thread[known], returned[known])
+
+
+_COPIES = {(5, 1): FROM_PAGEABLE, (5, 2): FROM_PINNED, (4, 1): TO_PAGEABLE, (4, 2): TO_PINNED}
+"""Copies by operation and by kind of memory on the host, as MEMORY_OPERATIONS and MEMORY_KINDS number them."""
+
+
+def find_next(
+    report: ReportRecords,
+    calls: OpenedEvents,
+    launches: Launches,
+    begin: IntArray,
+    returned: IntArray,
+    end: IntArray,
+    store: Store,
+) -> IntArray:
+    """Return what each of n hosts did until its launch call returned, as an index into NEXT.
+
+    `begin`, `end`: of the gaps that the launches ended; `returned`: the end of the host's part (ns).
+    """
+    copies = load_opened_events(report, source_names.MEMORY_OPERATIONS, store)
+    found = find_rows([copies.place, copies.begin], [launches.place, end])
+    operation, source, destination = (
+        pick(copies.get_values(each), found, 0)
+        for each in (types.MEMORY_OPERATION, types.MEMORY_SOURCE_KIND, types.MEMORY_DESTINATION_KIND)
+    )
+    followed = np.zeros(end.size, np.int64)
+    for (number, kind), name in _COPIES.items():
+        memory = source if name in (FROM_PAGEABLE, FROM_PINNED) else destination
+        followed[(operation == number) & (memory == kind)] = NEXT.index(name)
+    followed[~np.isin(launches.thread, list(map_main_threads(report).values()))] = 0
+    loading = [number for number, name in calls.get_names(types.CUDA_API).items() if LOADS.fullmatch(name)]
+    loads = np.flatnonzero(np.isin(calls.get_values(types.CUDA_API), loading))
+    latest = find_latest(calls.place[loads], calls.begin[loads], launches.thread, returned - 1)
+    followed[pick(calls.end[loads], latest, NOTHING) > begin] = NEXT.index(LOADED)
+    return followed
 
 
 def _find_graph_nodes(

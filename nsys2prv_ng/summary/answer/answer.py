@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nsys2prv_ng.replay.numbers import Scenario
-from nsys2prv_ng.steps.numbered_names import number_step
+from nsys2prv_ng.steps.numbered_names import OTHER_WORK, number_step
 from nsys2prv_ng.summary.answer import slow_steps
-from nsys2prv_ng.summary.answer.bottlenecks import COPIES, TRANSFER, Bottleneck
+from nsys2prv_ng.summary.answer.bottlenecks import COPIES, START_UP, TRANSFER, Bottleneck
 from nsys2prv_ng.summary.answer.case import HALF, Case, count_operator_ranges
 from nsys2prv_ng.summary.answer.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.answer.judge import choose_variant, classify, find_close
@@ -27,6 +27,7 @@ from nsys2prv_ng.summary.verdict import Gain, Place, Statement, TriedRemedy, Ver
 from nsys2prv_ng.text.formatting import count_nouns, format_percent, format_span, format_time, format_window, join_first
 from nsys2prv_ng.text.names import clean_name, quote_name
 
+_OTHER = f"{OTHER_WORK} between steps, such as validation, checkpoints or logging"
 _MOST_DOUBTS = 2
 """Most TRUST lines: all others are in the JSON. A choice, so that the answer stays short."""
 SECTIONS = {
@@ -74,15 +75,15 @@ def answer(summary: JobSummary) -> Verdict:
     if bottleneck is not None:
         places, where = bottleneck.places(case)
         gains, share = list_gains(case, bottleneck), _measure_share(case, bottleneck)
-        tried = [] if bottleneck.unknown else list_remedies(case)
+        tried = [] if bottleneck.unknown or bottleneck == START_UP else list_remedies(case)
         hint, see = bottleneck.hint, _describe_preset(case, bottleneck)
         gain, evidence = describe_gains(case, bottleneck, gains, share, tried)
         statements = [
             _state("BOTTLENECK", _describe_bottleneck(case, bottleneck, share, gains), *bottleneck.evidence),
-            _state("WHERE", where, *bottleneck.evidence),
+            _state("WHERE", "; ".join(filter(None, [where, _name_other_kind(case)])), *bottleneck.evidence),
             _state("GAIN", gain, *evidence),
             *(_state("TRY", each.remedy.hint, "remedies") for each in tried),
-            _state("TRY", "" if _is_enough(tried, share) else hint + _hint_at_other(case, bottleneck, gains)),
+            _state("TRY", "" if _is_enough(tried, share, hint) else hint + _hint_at_other(case, bottleneck, gains)),
             _state("SEE", f'"{SECTIONS[bottleneck.preset]}" (--html); {see}'),
         ]
         if bottleneck.doubt:  # the first line has this doubt
@@ -186,6 +187,16 @@ def _explain(bottleneck: Bottleneck, share: float, gains: list[Scenario]) -> str
     return bottleneck.worth.format(gain=format_percent(gains[0].share, 1)) if is_more else ""
 
 
+def _name_other_kind(case: Case) -> str:
+    """Return how much of the time is in another kind of steps than the usual one; "" if it is little."""
+    kind = case.other_kind
+    if kind is None or case.summary.steps is None:
+        return ""
+    name = _OTHER if kind.name == OTHER_WORK else name_kind(kind.name, "steps")
+    whole = sum(each.total_ns for each in case.summary.steps.kinds)
+    return f"{format_percent(kind.total_ns, whole)} of the time is {name}"
+
+
 def _describe_no_class(case: Case) -> str:
     """Return why no class applies: there are no GPUs, and main threads hardly wait in MPI."""
     host = None if case.window is None else case.window.numbers.nccl_as_communication.host
@@ -199,9 +210,9 @@ def _describe_no_class(case: Case) -> str:
 # ---- TRY -------------------------------------------------------------------------------------------------------------
 
 
-def _is_enough(tried: list[Tried], share: float | None) -> bool:
-    """Return whether the hint of the class, which is general, has nothing to add: a remedy saves most of its share."""
-    return bool(tried) and max(each.share for each in tried) > HALF * (share or 0)
+def _is_enough(tried: list[Tried], share: float | None, hint: str) -> bool:
+    """Return whether the hint of the class has nothing to add: a remedy says it, or saves most of its share."""
+    return any(each.remedy.hint == hint or each.share > HALF * (share or 0) for each in tried)
 
 
 def _hint_at_other(case: Case, bottleneck: Bottleneck, gains: list[Scenario]) -> str:

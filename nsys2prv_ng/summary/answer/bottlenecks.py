@@ -18,6 +18,8 @@ from nsys2prv_ng.summary.answer import rules, where
 from nsys2prv_ng.summary.answer.case import COPY_BOUND, HOST_BOUND, IF_BOUND, NETWORK_BOUND, WAIT_BOUND, Case
 from nsys2prv_ng.summary.answer.where import Found
 from nsys2prv_ng.summary.efficiency.numbers import Losses
+from nsys2prv_ng.summary.gpus import host_causes
+from nsys2prv_ng.summary.gpus.host_causes import HostCause
 from nsys2prv_ng.value_class import ValueClass
 
 
@@ -102,7 +104,7 @@ SLOW_STEPS = replace(
     key="slow steps",
     title="Slow steps",
     rule="at most a third of four or more steps take twice the median or more, and they cost a quarter of the time of "
-    "all",
+    "all; half of it for one step beside ten or more usual ones",
     applies=rules.has_slow_steps,
     hint="find what only these steps do: new shapes (pad, bucket, warm up), checkpoints, evaluation, data, library "
     "loads",
@@ -422,6 +424,43 @@ HOST_ALLOCATES = _refine(
     title="Host-bound, in calls that allocate",
     rule="host-bound, and most of it in calls that allocate or free memory",
     hint="allocate once and reuse: no empty_cache() in the loop, a caching allocator or cudaMallocAsync",
+)
+
+
+def _refine_host(cause: HostCause, **others: Any) -> Bottleneck:
+    """Return the variant of host-bound jobs whose host is late for a cause."""
+    return _refine(HOST, lambda case: rules.find_host_cause(case) == cause, **others)
+
+
+HOST_LOADS = _refine_host(
+    host_causes.LOADING,
+    title="Host-bound, compiling or loading kernels",
+    rule="host-bound, and a third of it in three or more gaps in which the host loads kernels",
+    hint="build kernels before: pad shapes to a few sizes and warm these up; cuDNN attention builds one for each shape",
+)
+HOST_STARTS = _refine_host(
+    host_causes.STARTING,
+    title="Host-bound, starting processes",
+    rule="host-bound, and a third of it in calls that start processes or wait for their end",
+    hint="keep processes: DataLoader(persistent_workers=True), not new workers for each epoch; compile before the loop",
+)
+HOST_WAITS = _refine_host(
+    host_causes.WAITING,
+    title="Host-bound, waiting for data loader workers",
+    rule="host-bound, and a third of it in waits for a queue or pipe before copies from the host",
+    hint="DataLoader(num_workers=8, persistent_workers=True, prefetch_factor=4); cheaper transforms, or on the GPU",
+)
+HOST_SAVES = _refine_host(
+    host_causes.SAVING,
+    title="Host-bound, writing checkpoints",
+    rule="host-bound, a third of it in calls that write files and before copies to pageable memory",
+    hint="torch.distributed.checkpoint.async_save, or copy to pinned memory and save in a thread; or save_steps",
+)
+HOST_PREPARES = _refine_host(
+    host_causes.PREPARING,
+    title="Host-bound, preparing data on the main thread",
+    rule="host-bound, and a third of it in code outside calls, or in calls that read, before copies from the host",
+    hint="keep data on the GPU; or workers: DataLoader(num_workers=4, pin_memory=True), x.to(dev, non_blocking=True)",
 )
 HOST_SYNCHRONISES = _refine(
     HOST,

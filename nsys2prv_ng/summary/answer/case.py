@@ -11,8 +11,9 @@ from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.answer.slow_steps import SlowSteps, find_slow_steps
-from nsys2prv_ng.summary.efficiency.numbers import Losses
+from nsys2prv_ng.summary.efficiency.numbers import Losses, StepKind
 from nsys2prv_ng.summary.efficiency.windows import NamedWindow, are_steps, choose_window, list_parts
+from nsys2prv_ng.summary.gpus.host_causes import CauseTime, HostCause, sum_host_causes
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.memory.numbers import MemoryOperationNumbers
 from nsys2prv_ng.summary.sums import sum_by_key
@@ -38,6 +39,9 @@ _STARTS = re.compile(r"MPI_(Init|Finalize|File_|Win_|Comm_|Type_|Group_)")
 """MPI calls that neither transfer data between ranks nor wait for messages."""
 LEAST = 0.05
 """Least share of a step, or of GPU time, that is worth a change: the 5% of docs/reference/bottlenecks.md."""
+MUCH = 1 / 3
+"""Least part of a whole that is named first, or beside the first: a choice. (In pong-a, data on the GPU saves 31 % of a
+step, and 37 % of the host-bound time is before copies of data.)"""
 HALF = 0.5
 """What is more than this part of a whole is most of it."""
 _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cuGraphLaunch")
@@ -225,6 +229,11 @@ class Case(ValueClass):
         return sum_by_key((call, ns) for (_, call), (ns, _) in self.host_gaps.items())
 
     @cached_property
+    def host_causes(self) -> dict[HostCause, CauseTime]:
+        """Why hosts launched late, as far as reports show it, the longest time first."""
+        return dict(sorted(sum_host_causes(self.summary.gpus).items(), key=lambda item: -item[1].ns))
+
+    @cached_property
     def queued_waits(self) -> Counter[str]:
         """Idle time (ns) of GPUs after the next operation was launched, by what it waited for, "" if not known."""
         causes = (cause for gpu in self.summary.gpus for cause in gpu.idle_causes or [])
@@ -240,6 +249,19 @@ class Case(ValueClass):
         """The part of the host-bound time of GPUs (ns) in which hosts were in MPI calls."""
         host_ns = 0 if self.losses is None else self.losses.host_ns
         return round(host_ns * self.host_mpi_calls.total() / max(self.host_calls.total(), 1))
+
+    @property
+    def other_kind(self) -> StepKind | None:
+        """The kind of steps with most time, if that is much of all, beside the most frequent kind.
+
+        The batches of a serving engine are all its work.
+        """
+        kinds = [] if self.summary.steps is None else self.summary.steps.kinds
+        usual = max(kinds, key=lambda kind: kind.count, default=None)
+        whole = sum(kind.total_ns for kind in kinds)
+        others = [kind for kind in kinds if kind is not usual and kind.context_requests is None]
+        found = max(others, key=lambda kind: kind.total_ns, default=None)
+        return found if found is not None and found.total_ns > MUCH * whole else None
 
     @cached_property
     def slow_steps(self) -> SlowSteps | None:

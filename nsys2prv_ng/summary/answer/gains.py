@@ -95,7 +95,9 @@ def describe_gains(
     if not gains and not tried:
         return "nothing measurable: no change that was tried saves more than the steps vary by", ["what_if"]
     if tried:
-        gains = [each for each in gains[:1] if each.only in IF_BOUND and each.share > tried[0].share + _SAME]
+        gains = [
+            each for each in gains[:1] if each.only in IF_BOUND and each.share > max(one.share for one in tried) + _SAME
+        ]
     first, *others = [*_list_remedies(tried), *_list_changes(case, bottleneck, gains, share)]
     often = " a step" if numbers.steps else " in all"
     whole = f"{often} ({format_percent((tried or gains)[0].share, 1)}{_name_whole(case)})"

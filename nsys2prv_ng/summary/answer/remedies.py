@@ -7,12 +7,18 @@ with a bound, the largest saving first.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.numbers import Scenario
-from nsys2prv_ng.summary.answer import rules
-from nsys2prv_ng.summary.answer.case import COPY_BOUND, HOST_BOUND, LEAST, Case, is_worth
+from nsys2prv_ng.steps.numbered_names import OTHER_WORK
+from nsys2prv_ng.summary.answer import bottlenecks, rules
+from nsys2prv_ng.summary.answer.bottlenecks import Bottleneck
+from nsys2prv_ng.summary.answer.case import COPY_BOUND, HOST_BOUND, LEAST, MUCH, Case, is_worth
+from nsys2prv_ng.summary.efficiency.numbers import StepKind
+from nsys2prv_ng.summary.gpus import host_causes
+from nsys2prv_ng.summary.gpus.host_causes import HostCause
 from nsys2prv_ng.value_class import ValueClass
 
 _MOST = 3
@@ -49,6 +55,44 @@ class Tried(ValueClass):
     is_bound: bool
     scenario: Scenario | None = None
 
+    @property
+    def weight(self) -> float:
+        """What it saves, for the order. An ideal host saves what all causes do: one with much of that comes first."""
+        return self.share * (MUCH if self.remedy.changes == (HOST_BOUND,) else 1)
+
+
+_VALIDATES = re.compile(rf"(?i)eval|valid|{OTHER_WORK}")
+"""Names of kinds of steps that validate, or may."""
+
+
+def _against(cause: HostCause, variant: Bottleneck, key: str, title: str) -> Remedy:
+    """Return the remedy of a variant of host-bound jobs: it removes the cause, and saves its idle time at most."""
+    return Remedy(
+        key=key,
+        title=title,
+        hint=variant.hint,
+        applies=lambda case: cause in rules.list_host_causes(case),
+        measure_idle=lambda case: case.host_causes[cause].ns,
+    )
+
+
+def _measure_idle_kind(kind: StepKind | None) -> int:
+    """Return how long (ns, over all GPUs) GPUs waited for hosts in the steps of a kind."""
+    return 0 if kind is None or kind.losses is None else kind.losses.host_ns
+
+
+def _measure_copying(case: Case) -> int:
+    """Return how long (ns, over all GPUs) GPUs only copied, or waited for hosts that launched copies next."""
+    exposed = 0 if case.losses is None else case.losses.memory_ns
+    causes = (part for gpu in case.summary.gpus for part in gpu.idle_causes or [])
+    return exposed + sum(part.ns for part in causes if part.next.startswith("copy "))
+
+
+def _find_decode(case: Case) -> StepKind | None:
+    """Return the decode steps of a serving engine; None without any."""
+    kinds = [] if case.summary.steps is None else case.summary.steps.kinds
+    return next((each for each in kinds if each.context_requests == 0 and each.generation_requests), None)
+
 
 REMEDIES = (
     Remedy(
@@ -64,8 +108,7 @@ REMEDIES = (
         title="arrays that stay on the GPU",
         hint="the same arrays go to the GPU and back: keep them there (cuda.to_device, cupy.asarray, .to('cuda'))",
         applies=rules.copies_to_and_fro,
-        changes=(COPY_BOUND,),
-        is_bound=True,
+        measure_idle=_measure_copying,
     ),
     Remedy(
         key="pinned-copies",
@@ -74,6 +117,26 @@ REMEDIES = (
         applies=lambda case: rules.copies_pageable(case) and not rules.copies_to_and_fro(case),
         changes=(COPY_BOUND,),
         is_bound=True,
+    ),
+    _against(host_causes.PREPARING, bottlenecks.HOST_PREPARES, "data-beside-gpu", "data prepared beside the GPU"),
+    _against(host_causes.WAITING, bottlenecks.HOST_WAITS, "loader-workers", "faster data loading"),
+    _against(host_causes.STARTING, bottlenecks.HOST_STARTS, "persistent-workers", "processes that stay"),
+    _against(host_causes.SAVING, bottlenecks.HOST_SAVES, "async-checkpoints", "asynchronous checkpoints"),
+    _against(host_causes.LOADING, bottlenecks.HOST_LOADS, "few-shapes", "kernels built before"),
+    Remedy(
+        key="cheaper-validation",
+        title="no validation or other work",
+        hint="validate in larger batches, keep metrics on the GPU, or do it less often (limit_val_batches, "
+        "val_check_interval, eval_steps)",
+        applies=lambda case: case.other_kind is not None and bool(_VALIDATES.search(case.other_kind.name)),
+        measure_idle=lambda case: _measure_idle_kind(case.other_kind),
+    ),
+    Remedy(
+        key="decode-graphs",
+        title="CUDA graphs for decode steps",
+        hint="capture decode steps in CUDA graphs, one for each batch size (enforce_eager=False, cuda_graph_config)",
+        applies=lambda case: _find_decode(case) is not None,
+        measure_idle=lambda case: _measure_idle_kind(_find_decode(case)),
     ),
 )
 """All remedies."""
@@ -87,7 +150,7 @@ def list_proposed() -> list[tuple[Change, ...]]:
 def list_remedies(case: Case) -> list[Tried]:
     """Return the remedies for which there is evidence, and that save enough, the largest saving first, bounds last."""
     found = [tried for each in REMEDIES for tried in _try(case, each) if tried.share >= LEAST]
-    return sorted(found, key=lambda tried: (tried.is_bound, -tried.share))[:_MOST]
+    return sorted(found, key=lambda tried: (tried.is_bound, -tried.weight))[:_MOST]
 
 
 def _try(case: Case, remedy: Remedy) -> list[Tried]:

@@ -19,12 +19,14 @@ from nsys2prv_ng.summary.answer.case import (
     HALF,
     HOST_BOUND,
     LEAST,
+    MUCH,
     NETWORK_BOUND,
     Case,
     count_operator_ranges,
     is_launch,
 )
 from nsys2prv_ng.summary.answer.stragglers import find_more_compute
+from nsys2prv_ng.summary.gpus.host_causes import LOADING, PREPARING, CauseTime, HostCause
 from nsys2prv_ng.summary.memory.numbers import ALLOCATOR_CALLS, MemoryOperationNumbers
 from nsys2prv_ng.summary.ranges.numbers import list_paths
 from nsys2prv_ng.text.names import HOST_FUNCTION
@@ -41,6 +43,11 @@ _SLOW_SHARE = 0.25
 """Least part of the steps' time that a few slow steps cost to be the bottleneck (docs/reference/bottlenecks.md).
 
 A choice: too small, and a few steps hide what limits all others."""
+_MANY = 10
+"""Fewest usual steps beside a single slow one that matter more than it does, unless it costs most of the time.
+
+A choice: a capture of ten steps and more shows what recurs. In nbody-a, 1 of 128 compiles a kernel, and in patches-a, 1
+of 15 has a validation: the cures are those of the other steps."""
 _SLOWEST_SHARE, _SLOWEST_FACTOR, _EARLY = 1 / 3, 5, 1 / 4
 """A step is start-up if it takes this share of all steps and this many times the median, and is in this first part.
 
@@ -51,8 +58,6 @@ _SHORT_GAP_NS = 20_000
 FUSIBLE = ("Elementwise", "Copy, cast or fill", "Reduction", "Normalisation", "Softmax or loss", "Optimizer")
 """Classes of kernels that do little work for each byte, and that compilers fuse."""
 _OPTIMIZER = re.compile(r"(?i)(?<![a-z])optim(?![a-z])|optimizer|(?<![a-z])adamw?(?![a-z])")
-_MUCH = 1 / 3
-"""Least part of all operations that an optimizer launches to come first: a choice between two hints."""
 _FUSED = ("triton_poi_", "triton_red_", "triton_per_")
 """Beginnings of the names of kernels that torch.compile fuses."""
 _CHAINED = 0.75
@@ -74,6 +79,8 @@ _OFTEN = 2
 """Least copies from the host in a step that may be arguments of kernels: nbody copies five arrays at each launch."""
 _ALIKE = 0.9
 """Least ratio of two numbers that are about the same: a choice."""
+_RECURS = 3
+"""Fewest gaps in which kernels are loaded that no single step explains (1 in nbody-a, 8 in llmserve-a)."""
 _LARGE_BYTES = 8 << 20
 """Messages from this size on gain little from being larger: most of their time is that of their bytes."""
 _COLLECTIVES = re.compile(r"MPI_(All|Bcast|Reduce|Gather|Scatter|Scan|Exscan|Barrier|Neighbor_)")
@@ -95,14 +102,18 @@ A choice: two replays of one cause are close."""
 
 
 def has_slow_steps(case: Case) -> bool:
-    """Return whether a few slow steps cost much of the time of all."""
-    return case.slow_steps is not None and case.slow_steps.share >= _SLOW_SHARE
+    """Return whether a few slow steps cost much of the time; for one of many, which may not recur, most of it."""
+    slow = case.slow_steps
+    if slow is None:
+        return False
+    is_one = len(slow.slow) == 1 and len(slow.usual) >= _MANY
+    return slow.share >= (HALF if is_one else _SLOW_SHARE)
 
 
 def has_slow_start(case: Case) -> bool:
     """Return whether the only slow step is early and takes so long that it is no step as the others are."""
     slow, steps = case.slow_steps, case.summary.steps
-    if slow is None or steps is None or not has_slow_steps(case):
+    if slow is None or steps is None or slow.share < _SLOW_SHARE:
         return False
     step = slow.slow[0]
     is_early = step.number - steps.first < _EARLY * steps.count
@@ -324,6 +335,22 @@ def allocates(case: Case) -> bool:
     return are_most([call for call in case.host_calls if call.startswith(ALLOCATOR_CALLS)], case.host_calls)
 
 
+def list_host_causes(case: Case) -> dict[HostCause, CauseTime]:
+    """Return why hosts launched late, the longest time first, but for what happens once, and copies that come back."""
+    causes = dict(case.host_causes)
+    if LOADING in causes and causes[LOADING].gaps < _RECURS:
+        del causes[LOADING]
+    if copies_to_and_fro(case):
+        causes.pop(PREPARING, None)
+    return causes
+
+
+def find_host_cause(case: Case) -> HostCause | None:
+    """Return why hosts launched late for much of the time; None if reports do not show it."""
+    cause, time = next(iter(list_host_causes(case).items()), (None, CauseTime([])))
+    return cause if time.ns > MUCH * case.host_calls.total() else None
+
+
 def synchronises(case: Case) -> bool:
     """Return whether hosts were mostly in calls that wait for GPUs, or one of these explains its whole gain."""
     calls, bound = case.host_calls, case.bounds.get(HOST_BOUND)
@@ -351,7 +378,7 @@ def launches_optimizer(case: Case) -> bool:
     operations = sum(node.operations for node in tree if not node.depth)
     paths = zip(tree, list_paths(tree), strict=True)
     optimizer = [node for node, path in paths if _is_optimizer(node.name) and not any(map(_is_optimizer, path[:-1]))]
-    return bool(operations) and sum(node.operations for node in optimizer) >= _MUCH * operations
+    return bool(operations) and sum(node.operations for node in optimizer) >= MUCH * operations
 
 
 def _is_optimizer(name: str) -> bool:

@@ -16,6 +16,7 @@ from nsys2prv_ng.summary.steps.numbers import LateInSlow, SlowStepNumbers
 from nsys2prv_ng.summary.steps.table import list_numbers, name_kind
 from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.verdict import Place
+from nsys2prv_ng.text.calls import describe_call, explain_call
 from nsys2prv_ng.text.formatting import format_percent, format_span, format_time
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name
 from nsys2prv_ng.value_class import ValueClass
@@ -251,9 +252,13 @@ def _find_on_hosts(numbers: SlowStepNumbers, summary: JobSummary) -> Iterator[Ex
     ranges = [(name, ns) for name, ns in by_range.most_common(1) if name and not is_step(name, step) and ns >= least]
     places = [Place(kind="range", name=name) for name, _ in ranges]
     inside = "".join(f"in range {quote_name(name)}" for name, _ in ranges)
+    for cause in numbers.causes[:1]:
+        yield Explanation(cause.difference_ns, f"{cause.name}, {inside}" if inside else cause.name, places)
     if by_call:
         call, ns = by_call.most_common(1)[0]
-        where = f"in {quote_name(call)}" if call else "outside traced calls"
+        where = (
+            describe_call(call) if explain_call(call) else f"in {quote_name(call)}" if call else "outside traced calls"
+        )
         calls = [Place(kind="call", name=call)] if call else []
         yield Explanation(ns, f"{inside}, {where}" if inside else where, [*calls, *places])
     for _, ns in ranges:

@@ -16,12 +16,14 @@ from nsys2prv_ng.steps.numbered_names import is_step
 from nsys2prv_ng.summary.answer import slow_steps, stragglers
 from nsys2prv_ng.summary.answer.case import HALF, Case, is_launch
 from nsys2prv_ng.summary.answer.rules import FUSIBLE, HOST_MEMORY
+from nsys2prv_ng.summary.gpus.host_causes import LOADING
 from nsys2prv_ng.summary.links.table import describe_pipeline
 from nsys2prv_ng.summary.memory.numbers import MemoryOperationNumbers
 from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.verdict import Place
 from nsys2prv_ng.summary.waits.numbers import RankWaits
 from nsys2prv_ng.summary.waits.words import MainReason, list_bandwidth, list_stragglers
+from nsys2prv_ng.text.calls import describe_call
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_number, format_percent, format_time
 from nsys2prv_ng.text.names import OUTSIDE_CALLS, clean_name, name_task, quote_name
 
@@ -170,15 +172,30 @@ def find_host(case: Case) -> Found:
     calls = {call: ns for call, ns in case.host_calls.items() if call}
     ranges = {name: ns for name, ns in by_range.items() if name}
     in_calls, in_ranges = (max(times.values(), default=0) for times in (calls, ranges))
+    causes = _describe_causes(case, whole, idle)
     if in_ranges < max(_LEAST_SHARE * whole, in_calls) or 2 * by_range[""] > whole:
         if not calls or 2 * case.host_calls[""] > whole:
             calls[""] = case.host_calls[""]
-        return _describe("call", calls, whole, case.whole, share=idle)
+        places, text = _describe("call", calls, whole, case.whole, share=idle)
+        return places, text + causes
     places, text = _describe("range", ranges, whole, case.whole, share=idle)
     main = [(call, ns) for (name, call), ns in of_range.items() if name == places[0].name]
     call, ns = max(main, key=lambda item: item[1])
-    inside = quote_name(call) if call else OUTSIDE_CALLS
-    return places, f"{text}; mostly {inside}" if 2 * ns > by_range[places[0].name] else text
+    inside = describe_call(call) if call else OUTSIDE_CALLS
+    return places, (f"{text}; mostly {inside}" if 2 * ns > by_range[places[0].name] else text) + causes
+
+
+def _describe_causes(case: Case, whole: int, share: float) -> str:
+    """Return why hosts launched late, as far as reports show it: the second half of a sentence, or ""."""
+    step, texts = slow_steps.name_step_range(case.summary), []
+    for cause, time in case.host_causes.items():
+        if time.ns >= _LEAST_SHARE * whole:
+            [(range_, ns)] = sum_by_key((part.range, part.ns) for part in time.parts).most_common(1)
+            is_told = range_ and not is_step(range_, step) and ns > HALF * time.ns
+            inside = f", in {quote_name(range_)}" if is_told else ""
+            often = f" ({time.gaps:,})" if cause == LOADING else ""
+            texts.append(f"; {format_percent(round(time.ns * share), whole)} {cause.words}{often}{inside}")
+    return "".join(texts)
 
 
 def find_queued(case: Case) -> Found:
@@ -328,4 +345,6 @@ def _describe(
 def _quote(kind: str, name: str) -> str:
     if not name:
         return OUTSIDE_CALLS
+    if kind == "call":
+        return describe_call(name)
     return clean_name(name) if kind in ("function", "copies", "class") else quote_name(name)

@@ -96,6 +96,7 @@ def compare_steps(usual: JobSummary, slow: JobSummary) -> SlowStepNumbers | None
         units=a.units,
         parts=parts,
         idle=_compare_idle(usual, slow, a.units),
+        causes=_compare_causes(usual, slow, a.units),
         changes=_list_changes(usual, slow, LEAST * usual_ns),
     )
 
@@ -116,6 +117,17 @@ def _compare_idle(usual: JobSummary, slow: JobSummary, gpus: int) -> list[IdlePa
         for key in dict.fromkeys([*before, *after])
     ]
     return sorted(parts, key=lambda part: (-abs(part.difference_ns), part.range, part.name))
+
+
+def _compare_causes(usual: JobSummary, slow: JobSummary, gpus: int) -> list[StepPart]:
+    """Return the host-bound time of a mean GPU by its cause, the largest difference first."""
+    before, after = (
+        {cause.words: time.ns / (gpus * side.steps.count) for cause, time in Case(side).host_causes.items()}
+        for side in (usual, slow)
+        if side.steps is not None
+    )
+    parts = [_make_part(name, before.get(name, 0), after.get(name, 0)) for name in dict.fromkeys([*before, *after])]
+    return sorted(parts, key=lambda part: (-abs(part.difference_ns), part.name))
 
 
 def _sum_idle(summary: JobSummary, gpus: int) -> dict[tuple[str, str], float]:

@@ -59,5 +59,5 @@ def list_gpu_metrics(job: Job, devices: Devices, metrics: Sequence[MetricSums]) 
 
 def _list_causes(causes: Table) -> list[Cause]:
     """Return the causes of the gaps of a GPU, those with most time first."""
-    order = np.lexsort([*(encode_key(causes[key]) for key in ("call", "range", "cause")), -causes["ns"]])
+    order = np.lexsort([*(encode_key(causes[key]) for key in ("next", "call", "range", "cause")), -causes["ns"]])
     return [Cause(**each) for each in make_rows({name: column[order] for name, column in causes.items()})]

@@ -31,6 +31,9 @@ class Cause(ValueClass, kw_only=True):
     range: str
     call: str
     """What the thread called; for `queued` and `graph`, what the operation waited for. Empty if that is not known."""
+    next: str = ""
+    """For `host`, the copy between host and GPU that a main thread launched at the end of the gap, or `loaded kernels`,
+    if the thread loaded kernels in the gap. Empty for all else."""
     ns: int
     gaps: int
 

@@ -9,6 +9,7 @@ from statistics import median
 from nsys2prv_ng.analysis.gpus.times import CUT, GRAPH, HOST, QUEUED, UNKNOWN
 from nsys2prv_ng.summary.gpus.numbers import GpuNumbers
 from nsys2prv_ng.text import grid
+from nsys2prv_ng.text.calls import explain_call
 from nsys2prv_ng.text.formatting import format_percent, format_ranks
 from nsys2prv_ng.text.names import NO_CALL, NO_RANGE
 
@@ -99,11 +100,11 @@ def tabulate_gaps(gpus: Sequence[GpuNumbers], shift_ns: int = 0) -> grid.Grid:
 
 def tabulate_causes(gpus: Sequence[GpuNumbers]) -> grid.Grid:
     """Return what the host did while GPUs were idle, summed over all GPUs, the longest time first."""
-    times: dict[tuple[str, str, str], Counter[str]] = {}
-    gaps: Counter[tuple[str, str, str]] = Counter()
+    times: dict[tuple[str, str, str, str], Counter[str]] = {}
+    gaps: Counter[tuple[str, str, str, str]] = Counter()
     for gpu, name in zip(gpus, _name_by_rank(gpus), strict=True):
         for part in gpu.idle_causes or ():
-            key = part.cause, part.range, part.call
+            key = part.cause, part.range, part.call, part.next
             times.setdefault(key, Counter())[name] += part.ns
             gaps[key] += part.gaps
     whole = sum(parts.total() for parts in times.values())
@@ -115,9 +116,11 @@ def tabulate_causes(gpus: Sequence[GpuNumbers]) -> grid.Grid:
         times_and_gaps = grid.Ns(ns), grid.Share(ns, whole), grid.Count(gaps[key])
         rows.append([*_label(*key), *times_and_gaps, grid.Name(mostly_on), bar])
     last = grid.Column("mostly on", optional=True), grid.Column("", wide=True)
-    columns = grid.make_columns("NVTX range", "call", "time", "share", "gaps", *last)
+    columns = grid.make_columns(
+        "NVTX range", "call", grid.Column("before", optional=True), "time", "share", "gaps", *last
+    )
     caption = "CPU activity during GPU gaps, on the launching thread"
-    return grid.Grid(caption=caption, columns=columns, rows=rows, names=2)
+    return grid.Grid(caption=caption, columns=columns, rows=rows, names=3)
 
 
 def _name_by_rank(gpus: Sequence[GpuNumbers]) -> list[str]:
@@ -127,11 +130,16 @@ def _name_by_rank(gpus: Sequence[GpuNumbers]) -> list[str]:
     return [f"rank {gpu.ranks[0]}" if alone else _name_gpu(gpu) for gpu, alone in zip(gpus, is_alone, strict=True)]
 
 
-def _label(cause: str, range_: str, call: str) -> tuple[grid.Name, grid.Name]:
-    """Return the cells of the NVTX range and the call, or of what stands for them."""
+def _label(cause: str, range_: str, call: str, before: str) -> tuple[grid.Name, grid.Name, grid.Name]:
+    """Return the cells of the NVTX range, the call in words, and what came next, or of what stands for them."""
     if cause != HOST:
-        return grid.Name(_LABELS.get(cause, cause)), grid.Name(call)
-    return grid.Name(range_ or NO_RANGE), grid.Name(call or NO_CALL)
+        return grid.Name(_LABELS.get(cause, cause)), grid.Name(call), grid.Name("")
+    words = explain_call(call)
+    return (
+        grid.Name(range_ or NO_RANGE),
+        grid.Name(f"{words} ({call})" if words else call or NO_CALL),
+        grid.Name(before),
+    )
 
 
 def name_largest(parts: Mapping[str, int], whole: int, count: int) -> str:

@@ -83,6 +83,8 @@ class SlowStepNumbers(ValueClass, kw_only=True):
     """The largest difference first."""
     idle: list[IdlePart] = field(default_factory=list)
     """The largest difference first; empty if the reports do not show what hosts did."""
+    causes: list[StepPart] = field(default_factory=list)
+    """Host-bound time of a mean GPU by its cause in words, as far as reports show it (summary/gpus/host_causes.py)."""
     changes: list[StepChange] = field(default_factory=list)
     """What differs by 0.5 % of a usual step or more, at most ten of each kind; the largest difference first."""
     only_slow: list[OnlySlow] = field(default_factory=list)

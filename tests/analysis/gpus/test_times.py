@@ -20,8 +20,9 @@ pytestmark = pytest.mark.slow
 
 _MPI_TABLES = ("P2P", "COLLECTIVES", "START_WAIT", "OTHER")
 _SHORTEST_SYSTEM_CALL = 10_000
-Found = dict[tuple[str, str, str], tuple[int, int]]
-"""ns and number of gaps by cause, range and call."""
+Key = tuple[str, str, str, str]
+Found = dict[Key, tuple[int, int]]
+"""ns and number of gaps by cause, range, call and what the host launched next."""
 
 
 def extraes_name(call: str) -> str:
@@ -104,6 +105,23 @@ def follow_streams(report: Report) -> dict[tuple[int, int], int]:
     return until
 
 
+def name_copies(report: Report) -> dict[tuple[int, int, int], str]:
+    """Return what each copy between GPU and pageable or pinned memory is called, by process, correlation id, start."""
+    if not report.has("CUPTI_ACTIVITY_KIND_MEMCPY"):
+        return {}
+    rows = report.sql(
+        """SELECT globalPid >> 24 AS process, correlationId AS correlation, start, copyKind AS kind, srcKind AS source,
+        dstKind AS target FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE copyKind IN (1, 2)"""
+    )
+    memory = {0: "pageable", 1: "pinned"}
+    names = {}
+    for row in rows.itertuples():
+        host, way = (row.source, "from") if row.kind == 1 else (row.target, "to")
+        if host in memory:
+            names[row.process, row.correlation, row.start + report.utc] = f"copy {way} {memory[host]} memory"
+    return names
+
+
 def name_waits(low: int, high: int, event: int, last: set[int], own: int) -> list[tuple[int, int, str]]:
     """Return the parts of the time in which an operation was queued: `event`, until when its stream waited for one;
     `last`: the tasks whose operations ended last on the GPU, if it was launched by then; `own`: its task."""
@@ -135,15 +153,20 @@ def expected(objects: Objects) -> list[Found]:
         for index, report in enumerate(objects.reports)
         for key, until in follow_streams(report).items()
     }
+    copies = {
+        (index, *key): name for index, report in enumerate(objects.reports) for key, name in name_copies(report).items()
+    }
+    loads = calls[calls["name"].str.contains("ModuleLoad|LibraryLoad|cuLink|nvrtcCompile|nvJitLinkComplete")]
+    loads = {row: Host(of_row) for row, of_row in loads.groupby("row")}
     index_of_row = {row: index for (index, *_), row in objects.stream_row.items()}
     found = []
     for _, of_gpu in operations.groupby("gpu_row"):
         to_gpu = lines[lines["receive_row"].isin(set(of_gpu["row"]))].sort_values(["send", "send_row"])
         first = to_gpu.drop_duplicates("receive").set_index("receive")
-        times: dict[tuple[str, str, str], int] = defaultdict(int)
-        where: dict[tuple[str, str, str], set[int]] = defaultdict(set)
+        times: dict[Key, int] = defaultdict(int)
+        where: dict[Key, set[int]] = defaultdict(set)
 
-        def add(key: tuple[str, str, str], begin: int, end: int, gap: int, times=times, where=where) -> None:
+        def add(key: Key, begin: int, end: int, gap: int, times=times, where=where) -> None:
             times[key] += end - begin
             where[key].add(gap)
 
@@ -154,14 +177,17 @@ def expected(objects: Objects) -> list[Found]:
                 node = next((row for (begin, _), row in started.items() if begin == high), None)
                 last = tasks[low] if high in nodes else set()
                 for begin, end, name in name_waits(low, high, 0, last, node.task):
-                    add(("graph" if high in nodes else "unknown", "", name), begin, end, low)
+                    add(("graph" if high in nodes else "unknown", "", name, ""), begin, end, low)
                 continue
             thread, send, row = first.loc[high, ["send_row", "send", "receive_row"]]
             operation, late = started[high, row], min(max(low, returned[thread, send]), high)
             until = waits.get((index_of_row[row], operation.process, operation.correlation), 0)
             last = tasks[low] if late == low else set()
             for begin, end, name in name_waits(late, high, until, last, operation.task):
-                add(("queued", "", name), begin, end, low)
+                add(("queued", "", name, ""), begin, end, low)
+            copied = copies.get((index_of_row[row], operation.process, operation.correlation, high), "")
+            copied = copied if main_row[thread] == thread else ""
+            following = "loaded kernels" if loads.get(thread, nothing).within(low, late) else copied
             calls_now = in_calls.get(thread, nothing).within(low, late)
             ranges_now = in_ranges.get(thread, nothing).within(low, late)
             ranges_of_main = in_ranges.get(main_row[thread], nothing).within(low, late)
@@ -175,7 +201,7 @@ def expected(objects: Objects) -> list[Found]:
                     for now in (ranges_now, ranges_of_main)
                 )
                 inner = inner if inner[2] else of_main
-                add(("host", inner[2], outer[2]), begin, end, low)
+                add(("host", inner[2], outer[2], following), begin, end, low)
         found.append({key: (ns, len(where[key])) for key, ns in times.items()})
     return found
 
@@ -189,7 +215,9 @@ def test_each_gap_is_where_a_look_at_it_says(reports: list[Path]) -> None:
     assert len(gpus) == len(wanted)
     for gpu, causes in zip(gpus, wanted, strict=True):
         assert gpu.idle_causes is not None
-        assert {(each.cause, each.range, each.call): (each.ns, each.gaps) for each in gpu.idle_causes} == causes
+        assert {
+            (each.cause, each.range, each.call, each.next): (each.ns, each.gaps) for each in gpu.idle_causes
+        } == causes
 
 
 def test_the_sets_have_every_cause(shared_reports: Path) -> None:
