@@ -44,7 +44,7 @@ LABELS = {
 def label(cause: Cause) -> tuple[str, str]:
     if cause.cause in LABELS:
         return LABELS[cause.cause], ""
-    return cause.range or "(outside NVTX ranges)", cause.call or "(user code)"
+    return cause.range or "(outside NVTX ranges)", cause.call or "(code outside calls)"
 
 
 @pytest.mark.slow
@@ -72,7 +72,7 @@ def test_labels_of_causes(found: JobSummary) -> None:
         ("(in a CUDA graph)", ""),
         ("(no launch recorded)", ""),
         ("(cut by the window)", ""),
-        ("(outside NVTX ranges)", "(user code)"),
+        ("(outside NVTX ranges)", "(code outside calls)"),
     ]
 
 
@@ -313,7 +313,7 @@ def test_rows_of_the_path() -> None:
         [Name("Compute"), Name("gemm"), Name(""), Ns(100), Share(100, 160), Ns(30), "2"],
         [
             Name("CPU code"),
-            Name("(user code)"),
+            Name("(code outside calls)"),
             Name("(outside NVTX ranges)"),
             Ns(40),
             Share(40, 160),

@@ -89,8 +89,8 @@ def test_reasons_add_up_to_what_the_others_waited(found: JobSummary) -> None:
     [text] = (part for part in sections(found, waits) if part.startswith("Why ranks arrived late"))
     rows = [
         *("NVTX range main call inherited from count wait caused", "host-bound late launch: 83.0 ms"),
-        *("rank 0 range 10 cudaFree - - 16.0 ms", "rank 0 range 11 (user code) - 1 12.0 ms"),
-        *(f"rank 0 range {n} (user code) - - {n + 1:.1f}{'' if n == 9 else '0'} ms" for n in range(9, 2, -1)),
+        *("rank 0 range 10 cudaFree - - 16.0 ms", "rank 0 range 11 (code outside calls) - 1 12.0 ms"),
+        *(f"rank 0 range {n} (code outside calls) - - {n + 1:.1f}{'' if n == 9 else '0'} ms" for n in range(9, 2, -1)),
         "and 3 more: 6.00 ms (the JSON has all)",
         *("late predecessor on the stream: 41.0 ms", "rank 1 forward gemm rank 0 1 41.0 ms"),
         *("and 1 more: 1.00 us (the JSON has all)", "unknown: 1.00 ms"),
