@@ -33,10 +33,7 @@ from nsys2prv_ng.translation.result import RESULT_VERSION, SourceAccount, Transl
 FOLDER = DOCS / "reference/schemas"
 
 OUTPUTS: Mapping[str, tuple[type, str]] = {
-    "stats": (
-        TranslationResult,
-        "What a translation did (translate --stats, merge --stats, TranslationResult.to_dict)",
-    ),
+    "stats": (TranslationResult, "What a translation did (translate --stats, TranslationResult.to_dict)"),
     "summary": (JobSummary, "The numbers of a job (summary --json, JobSummary.to_dict, JobSummary.save)"),
     "comparison": (Comparison, "A comparison of runs (compare --json, Comparison.to_dict)"),
     "inspection": (Inspection, "What reports contain (inspect --json, Inspection.to_dict)"),

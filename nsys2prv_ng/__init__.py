@@ -8,7 +8,7 @@ result = nsys2prv_ng.translate(["rank0.nsys-rep", "rank1.nsys-rep"], "job.prv")
 TYPE_CHECKING = False  # as type checkers know it; to import `typing` delays the command line's handling of signals
 
 if TYPE_CHECKING:
-    from nsys2prv_ng.api.calls import check, compare, inspect, merge, shard, summarize, translate, what_if
+    from nsys2prv_ng.api.calls import check, compare, inspect, shard, summarize, translate, what_if
     from nsys2prv_ng.comparison.result import Comparison
     from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
     from nsys2prv_ng.inspection.model import Inspection
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckResult", "Comparison", "Inspection", "JobSummary", "ReportError", "TranslationError", "TranslationResult",
     "UsageError", "WhatIfNumbers", "__version__",
-    "check", "compare", "inspect", "merge", "shard", "summarize", "translate", "what_if",
+    "check", "compare", "inspect", "shard", "summarize", "translate", "what_if",
 ]  # fmt: skip
 
 _HOMES = {

@@ -19,7 +19,7 @@ FOLDERS = (".", "before", "before2", "after", "after2", "four-ranks", "eight-ran
 """Where readers have their reports."""
 RUNS = ("profile-4711", "profile-4712")
 """What Slurm jobs of readers left: folders with the numbers of a summary."""
-_ELSEWHERE = re.compile(r"\$|--dask [ts]|--only |REPORT|--version$")
+_ELSEWHERE = re.compile(r"\$|--dask [ts]|REPORT|--version$")
 """Fragments of scripts, clusters, arrays, forms, the program of an environment: of these, other tests run some."""
 
 

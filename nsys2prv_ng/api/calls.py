@@ -17,7 +17,6 @@ from nsys2prv_ng.options.kinds import AnyPath, parse_path, parse_paths, read
 from nsys2prv_ng.paraver.files import is_trace
 from nsys2prv_ng.runtime.files import write_atomically
 from nsys2prv_ng.runtime.limits import count_usable_cores
-from nsys2prv_ng.text.formatting import count_noun
 
 if TYPE_CHECKING:
     from nsys2prv_ng.comparison.result import Comparison
@@ -57,7 +56,7 @@ def shard(reports: Reports, folder: AnyPath, options: calls.ShardOptions) -> lis
     """Read reports into a folder; return the file of each report there.
 
     Any number of processes and machines can do that at the same time, each for some of the reports. The folder can be
-    given instead of the reports to translate, summarize, compare and merge. Reports that were read before are not read
+    given instead of the reports to translate, summarize and compare. Reports that were read before are not read
     again.
     """
     from nsys2prv_ng.api.plans import make_what_to_read
@@ -77,45 +76,6 @@ def shard(reports: Reports, folder: AnyPath, options: calls.ShardOptions) -> lis
         raise UsageError(f"{into}: cannot be made: {error.strerror}") from None
     with announce_compilation(progress.note):
         return write_shards(given, into, make_what_to_read(options), progress, options.jobs or count_usable_cores())
-
-
-@arguments.takes_two(calls.MergeOptions)
-def merge(folder: AnyPath, output: AnyPath, options: calls.MergeOptions) -> TranslationResult | None:
-    """Make one trace of the shards of a folder; return what was read, written and dropped.
-
-    With `only`, do one step, and return None unless it is the last.
-    """
-    from nsys2prv_ng.api.plans import choose_engine, make_merge_plan
-    from nsys2prv_ng.reading.shards import find_shards
-    from nsys2prv_ng.runtime.jit import announce_compilation
-    from nsys2prv_ng.translation.in_steps import join_parts, plan_parts, write_one_part
-    from nsys2prv_ng.translation.translate import translate as run
-
-    shards, trace = read(parse_path, folder, "folder"), read(parse_path, output, "output")
-    arguments.check_names([shards], trace)
-    if not find_shards([shards]):
-        raise UsageError(f"{shards}: holds no reports that nsys2prv-ng shard read")
-    plan, progress = make_merge_plan(options), options.display
-    if not options.only:
-        with choose_engine(options, plan, trace.parent, trace.name) as chosen:
-            return run([shards], trace, chosen, progress)
-    with announce_compilation(progress.note):
-        if options.only == "join":
-            return join_parts(shards, trace, plan, progress)
-        if options.only == "plan":
-            parts = plan_parts(shards, trace, plan, options.parts, progress)
-            progress.note(f"{trace}: planned in {count_noun(parts, 'part')}")
-        else:
-            progress.note(write_one_part(shards, _find_part(options.part)))
-    return None
-
-
-def _find_part(number: int | None) -> int:
-    """Return the number of the part to write. Raises UsageError if none is known."""
-    text = os.environ.get("SLURM_ARRAY_TASK_ID", "")
-    if number is None and not text.isdecimal():
-        raise UsageError("name the part, or run as a task of a Slurm array", parameter="part")
-    return int(text) if number is None else number
 
 
 @arguments.takes(calls.SummaryOptions)

@@ -71,12 +71,28 @@ def make_summary_options(options: calls.JobOptions, *, with_metrics: bool = True
 
 def make_plan(options: calls.TranslateOptions, *, cuts_steps: bool = True) -> TranslationPlan:
     """Return the plan of a translation. `cuts_steps`: as in Selection."""
+    from nsys2prv_ng.translation.plan_trace import TranslationPlan  # numbers need no trace
+
     sources, source_options = _choose_events(options, options.nvtx_range)
-    plan = _make_trace_plan(options, sources, source_options, find_waits=options.derived, cuts_steps=cuts_steps)
-    if options.sources is not None:
-        plan = replace(plan, named_sources=tuple(source.name for source in sources if source not in DERIVED))
     _check_sources(options, sources, options.min_duration or ())
-    return plan
+    named = [source.name for source in sources if source not in DERIVED] if options.sources is not None else []
+    shared = make_read_options(options, cuts_steps=cuts_steps)
+    selection = replace(
+        shared.selection,
+        gpus=None if options.gpus is None else frozenset(options.gpus),
+        shortest=options.min_duration or {},
+        folds_threads=options.fold_threads,
+    )
+    read = replace(
+        shared,
+        sources=sources,
+        named_sources=tuple(named),
+        source_options=source_options,
+        selection=selection,
+        find_waits=options.derived,
+    )
+    others = [field.name for field in fields(TranslationPlan) if field.name not in vars(read)]
+    return TranslationPlan(**vars(read), **{name: getattr(options, name) for name in others})
 
 
 def make_prediction_plan(options: calls.WhatIfOptions) -> TranslationPlan:
@@ -92,11 +108,6 @@ def refuse_reading_options(reports: Sequence[Path], options: calls.EventOptions)
     if chosen and find_shards(reports):
         message = f"{reports[0]} holds reports that nsys2prv-ng shard has read: give that command this option"
         raise UsageError(message, parameter=chosen[0])
-
-
-def make_merge_plan(options: calls.MergeOptions) -> TranslationPlan:
-    """Return the plan of a trace of shards, which record what was read."""
-    return _make_trace_plan(options, select_sources(None), SourceOptions(), find_waits=True)
 
 
 def make_what_to_read(options: calls.ShardOptions) -> WhatToRead:
@@ -121,28 +132,6 @@ def _choose_events(options: calls.EventOptions, nvtx_range: str) -> tuple[tuple[
         osrt_min=options.osrt_min,
         stack_depth=options.stack_depth,
     )
-
-
-def _make_trace_plan(
-    options: calls.TranslateOptions | calls.MergeOptions,
-    sources: tuple[Source, ...],
-    source_options: SourceOptions,
-    *,
-    find_waits: bool,
-    cuts_steps: bool = True,
-) -> TranslationPlan:
-    from nsys2prv_ng.translation.plan_trace import TranslationPlan  # numbers need no trace
-
-    shared = make_read_options(options, cuts_steps=cuts_steps)
-    selection = replace(
-        shared.selection,
-        gpus=None if options.gpus is None else frozenset(options.gpus),
-        shortest=options.min_duration or {},
-        folds_threads=options.fold_threads,
-    )
-    read = replace(shared, sources=sources, source_options=source_options, selection=selection, find_waits=find_waits)
-    others = [field.name for field in fields(TranslationPlan) if field.name not in vars(read)]
-    return TranslationPlan(**vars(read), **{name: getattr(options, name) for name in others})
 
 
 def _check_sources(options: calls.EventOptions, selected: Sequence[Source], shortest: Iterable[str]) -> None:

@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from nsys2prv_ng.cli.options import spell
 from nsys2prv_ng.cli.setup import cfgs, precompile, slurm
 from nsys2prv_ng.cli.summary import SidesCommand, compare, inspect, summary, what_if
-from nsys2prv_ng.cli.traces import check, merge, shard, translate
+from nsys2prv_ng.cli.traces import check, shard, translate
 from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable
 from nsys2prv_ng.runtime.limits import keep_freed_memory, refuse_pandas
 from nsys2prv_ng.version import __version__
@@ -27,9 +27,11 @@ from nsys2prv_ng.version import __version__
 
 _PROGRAM = "nsys2prv-ng"
 _OF_PROGRAM = ("-h", "--help", "-V", "--version")
-_CUT_HAS_GONE = (
-    "cut has gone: translate --time writes a window, and wxParaver's Cut & Filter or paramedir -c cuts a trace"
-)
+_GONE = {
+    "cut": "translate --time writes a window, and wxParaver's Cut & Filter or paramedir -c cuts a trace",
+    "merge": "translate takes the folder of shards: nsys2prv-ng translate FOLDER OUT.prv",
+}
+"""Commands that have gone, and what does their work."""
 
 
 class CommandGroup(TyperGroup):
@@ -80,7 +82,6 @@ app.command()(check)
 app.command()(cfgs)
 app.command()(precompile)
 app.command()(shard)
-app.command()(merge)
 app.command(context_settings={"allow_interspersed_args": False})(slurm)
 
 
@@ -107,8 +108,8 @@ def put_command_first(words: list[str], commands: Mapping[str, Any]) -> list[str
     if words[0].startswith("-"):
         at = _find_command(words, commands, take_values)
         return ["translate", *words] if at is None else [words[at], *words[:at], *words[at + 1 :]]
-    if not is_file and words[0] == "cut":
-        raise UsageError(_CUT_HAS_GONE)
+    if not is_file and words[0] in _GONE:
+        raise UsageError(f"{words[0]} has gone: {_GONE[words[0]]}")
     if not is_file and (nearest := _guess(words[0], [*commands, "help"])):
         raise UsageError(f"{escape_unprintable(words[0])}: no such command or report; did you mean {nearest}?")
     return ["translate", *words]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from nsys2prv_ng.cli.options import find_flag
-from nsys2prv_ng.options.calls import JobOptions, MergeOptions, TranslateOptions
+from nsys2prv_ng.options.calls import JobOptions, TranslateOptions
 from nsys2prv_ng.options.kinds import GPU_TIME
 from nsys2prv_ng.paraver.load_cost import WXPARAVER_ASKS, WXPARAVER_LIMIT, LoadCost, find_remedies
 
@@ -22,16 +22,12 @@ def print_json(result: Any) -> None:
 
 
 def print_result(
-    result: TranslationResult,
-    options: TranslateOptions | MergeOptions,
-    details: Mapping[str, LoadCost],
-    *,
-    verbose: bool = False,
+    result: TranslationResult, options: TranslateOptions, details: Mapping[str, LoadCost], *, verbose: bool = False
 ) -> None:
     """Print what was translated, and what helps if Paraver cannot load it. An overview has its limited size anyway.
 
-    `details`: the records of each source that can be selected. There are none for merged shards, whose sources were
-    chosen when they were read.
+    `details`: the records of each source that can be selected. There are none for shards, whose sources were chosen
+    when they were read.
     """
     print(result.text(verbose=verbose))
     if result.is_wide and options.time is None:

@@ -1,4 +1,4 @@
-"""The commands that read and write traces: translate, which runs by default, shard, merge and check."""
+"""The commands that read and write traces: translate, which runs by default, shard and check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nsys2prv_ng import api
 from nsys2prv_ng.cli.options import NoProgress, Quiet, describe_argument, with_options
 from nsys2prv_ng.cli.printing import print_result, print_summary
 from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable
-from nsys2prv_ng.options.calls import CheckOptions, MergeOptions, ShardOptions, TranslateOptions
+from nsys2prv_ng.options.calls import CheckOptions, ShardOptions, TranslateOptions
 from nsys2prv_ng.paraver.files import is_trace
 from nsys2prv_ng.report.formats import REPORTS_HELP, is_report_name
 from nsys2prv_ng.text.formatting import count_noun
@@ -60,8 +60,7 @@ def shard(
 ) -> None:
     """Read reports into a folder, to share the work among nodes.
 
-    Each node of a job can read its own reports. translate, summary, compare and merge accept the folder instead of
-    reports.
+    Each node of a job can read its own reports. translate, summary and compare accept the folder instead of reports.
     """
     *reports, folder = paths
     if not reports:
@@ -74,25 +73,7 @@ def shard(
 
         where = shlex.quote(str(folder))
         there = count_noun(len(find_shards([folder])), "report")
-        print(escape_unprintable(f"{folder}: now has {there}; nsys2prv-ng merge {where} OUT.prv"))
-
-
-@with_options(MergeOptions)
-def merge(
-    folder: Annotated[Path, describe_argument("FOLDER", "The folder that `shard` filled.")],
-    output: Annotated[Path, describe_argument("OUT.prv", "The trace (.prv or .prv.gz).")],
-    options: MergeOptions,
-    quiet: Quiet = False,
-) -> None:
-    """Write one trace from a folder that `shard` filled.
-
-    Runs at once, or as separate jobs: --only plan, then --only write for each part, then --only join. The options of
-    the trace belong to the plan.
-    """
-    result = api.merge(folder, output, **vars(options))
-    if result is not None and not quiet:
-        print_result(result, options, {})
-        print_summary(result)
+        print(escape_unprintable(f"{folder}: now has {there}; nsys2prv-ng translate {where} OUT.prv"))
 
 
 @with_options(CheckOptions)

@@ -224,8 +224,8 @@ class EventOptions(ValueClass, kw_only=True):
     )
 
 
-class TraceOptions(ValueClass, kw_only=True):
-    """Options of calls that make a trace of reports: what goes into the trace, and what is written besides."""
+class TranslateOptions(EventOptions, JobOptions, kw_only=True):
+    """Options of a translation: what is read, what goes into the trace, and what is written besides."""
 
     wait_lines: kinds.Duration = Option(
         "Draw a line from a straggler to each rank that waited at least this long for it. 0 draws all.",
@@ -269,10 +269,6 @@ class TraceOptions(ValueClass, kw_only=True):
         keyword_help="Also sum up the same events, as TranslationResult.summary.",
     )
 
-
-class TranslateOptions(TraceOptions, EventOptions, JobOptions, kw_only=True):
-    """Options of a translation."""
-
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("time", "nvtx_range", "steps", "skip_warmup"):
@@ -287,26 +283,6 @@ class ShardOptions(EventOptions, ReadingOptions, kw_only=True):
     """Options of the call that reads reports into shards."""
 
 
-MergeStep = Literal["", "plan", "write", "join"]
-
-
-class MergeOptions(TraceOptions, JobOptions, kw_only=True):
-    """Options of the call that merges shards: which trace to make, and which step of the work to do."""
-
-    only: Annotated[Option[MergeStep, MergeStep], kinds.one_of("", "plan", "write", "join")] = Option(
-        "Do one step: plan the trace, write one of its parts, or join the parts. Parts can be written in parallel.",
-        "",
-        metavar="plan|write|join",
-        shown="all of them",
-    )
-    parts: Annotated[kinds.Integer, kinds.at_least(1)] = Option(
-        "Number of parts that the plan cuts the trace into.", 8, metavar="N"
-    )
-    part: Annotated[kinds.OptionalInteger, kinds.at_least(0)] = Option(
-        "The part to write, from 0.", metavar="N", shown="SLURM_ARRAY_TASK_ID of the environment"
-    )
-
-
 class CheckOptions(CallOptions, kw_only=True):
     """Options of a check."""
 
@@ -319,7 +295,6 @@ class CheckOptions(CallOptions, kw_only=True):
 
 
 ALL_OPTIONS = (
-    TranslateOptions, ShardOptions, MergeOptions, SummaryOptions, WhatIfOptions, CompareOptions, InspectOptions,
-    CheckOptions,
+    TranslateOptions, ShardOptions, SummaryOptions, WhatIfOptions, CompareOptions, InspectOptions, CheckOptions,
 )  # fmt: skip
 """The options of all calls."""

@@ -1,4 +1,4 @@
-"""Keeps the results of one process in a file for other processes: shards, and the plan of a trace.
+"""Keeps the results of one process in a file for other processes: the shards of reports.
 
 A file has a line that names this version of the program, a line with the length of a JSON text and the hash of what
 follows, the text, and the bytes of all arrays. It may come from other people, so it names no classes or functions:
@@ -14,7 +14,7 @@ import math
 import os
 import types
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -25,7 +25,6 @@ import numpy.typing as npt
 from nsys2prv_ng.arrays.types import Index, OneFor
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.runtime.files import open_atomically, open_input
-from nsys2prv_ng.value_class import ValueClass
 from nsys2prv_ng.version import __version__
 
 T = TypeVar("T")
@@ -39,21 +38,11 @@ _KINDS = "biufSU"
 _INT64 = np.iinfo(np.int64)
 
 
-class OpenTypes(ValueClass):
-    """Types that the fields of a class leave open.
-
-    `objects`: the types that a value declared as an object may have. `names`: types by name that modules import for
-    type checkers only.
-    """
-
-    objects: tuple[Any, ...] = ()
-    names: Mapping[str, Any] = field(default_factory=dict)
-
-
-def write_kept(path: Path, value: object, open_types: OpenTypes) -> None:
+def write_kept(path: Path, value: object, open_types: Sequence[Any] = ()) -> None:
     """Write an instance of a dataclass to a file that appears complete or not at all.
 
-    Raises TranslationError, and TypeError for a field of a type that cannot be kept.
+    `open_types`: the types that a value declared as an object may have. Raises TranslationError, and TypeError for a
+    field of a type that cannot be kept.
     """
     writer = _Writer(open_types)
     text = json.dumps(writer.write(value, type(value)), separators=(",", ":")).encode()
@@ -65,7 +54,7 @@ def write_kept(path: Path, value: object, open_types: OpenTypes) -> None:
         os.fsync(file.fileno())
 
 
-def load_kept(path: Path, kind: type[T], open_types: OpenTypes) -> T:
+def load_kept(path: Path, kind: type[T], open_types: Sequence[Any] = ()) -> T:
     """Return the object in a file. Raises ReportError if it is damaged, of another version, or of another kind."""
     try:
         with open_input(path) as file:
@@ -103,7 +92,7 @@ def make_damaged_error(path: Path) -> ReportError:
 class _Form:
     """What the writer and the reader know about types."""
 
-    def __init__(self, open_types: OpenTypes) -> None:
+    def __init__(self, open_types: Sequence[Any]) -> None:
         self._open_types = open_types
         self._fields: dict[Any, list[tuple[str, Any]]] = {}
 
@@ -116,14 +105,14 @@ class _Form:
                 names = list(kind._fields)
             else:
                 return None
-            hints = get_type_hints(kind, localns=dict(self._open_types.names), include_extras=True)
+            hints = get_type_hints(kind, include_extras=True)
             self._fields[kind] = [(name, hints[name]) for name in names]
         return self._fields[kind]
 
     def list_choices(self, hint: Any) -> tuple[Any, ...]:
         """Return the types that a union or an object may have; none for any other type."""
         if hint in (object, Any):
-            return (type(None), *self._open_types.objects)
+            return (type(None), *self._open_types)
         return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else ()
 
 
@@ -145,7 +134,7 @@ def _strip(hint: Any) -> Any:
 class _Writer(_Form):
     """Turns objects into what `json.dumps` takes, and collects the arrays in them."""
 
-    def __init__(self, open_types: OpenTypes) -> None:
+    def __init__(self, open_types: Sequence[Any]) -> None:
         super().__init__(open_types)
         self.arrays: list[Array] = []
         self._known: dict[int, list[Any]] = {}  # by the id of the array: one that many objects share is written once
@@ -192,7 +181,7 @@ class _Writer(_Form):
 class _Reader(_Form):
     """Turns what `json.loads` returns into objects. Raises ValueError and others for a value of a wrong type."""
 
-    def __init__(self, open_types: OpenTypes, content: memoryview) -> None:
+    def __init__(self, open_types: Sequence[Any], content: memoryview) -> None:
         super().__init__(open_types)
         self._content = content
         self._known: dict[tuple[str, tuple[int, ...], int], Array] = {}

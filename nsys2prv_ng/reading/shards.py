@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import get_origin
 
 from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
-from nsys2prv_ng.reading.kept_objects import OpenTypes, load_kept, make_damaged_error, write_kept
+from nsys2prv_ng.reading.kept_objects import load_kept, make_damaged_error, write_kept
 from nsys2prv_ng.reading.read_reports import ReadReport, read_each, read_report
 from nsys2prv_ng.records.store import SHELF, FolderStore
 from nsys2prv_ng.report.export_all import locate_exports
@@ -35,7 +35,7 @@ from nsys2prv_ng.version import __version__
 
 ENDING = ".shard"
 _JOIN_DATA = {source.name: source.join_data for source in SOURCES + DERIVED if source.join_data is not None}
-_OPEN_TYPES = OpenTypes(tuple(_JOIN_DATA.values()))
+_OPEN_TYPES = tuple(_JOIN_DATA.values())
 _SAMPLES, _BLOCK = 64, 1 << 12
 """Number of blocks, and bytes of each, that identify a report."""
 

@@ -16,7 +16,7 @@ from nsys2prv_ng.arrays.types import ByteArray, IntArray, IntTable, ReadOnlyByte
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import ColumnTuple, Records
-from nsys2prv_ng.records.runs import SAMPLED, Run, count_bytes, has_sound_layout
+from nsys2prv_ng.records.runs import SAMPLED, Run, count_bytes
 from nsys2prv_ng.records.store import Slot, Store
 from nsys2prv_ng.runtime.jit import compiled, search
 
@@ -71,20 +71,6 @@ class RunGroup(NamedTuple):
     def ends(self) -> IntArray:
         """The byte after each run (r)."""
         return self.at + count_bytes(self.records, self.words, self.width)
-
-    def is_sound(self, rows: int) -> bool:
-        """Return whether compiled loops can trust the numbers of a group from a file. `rows`: rows of the trace."""
-        columns = self.at, self.records, self.words, self.width, self.offset, self.samples[1:]
-        if {column.shape for column in columns} != {(self.at.size,)} or self.sampled.shape != (self.samples[-1],):
-            return False
-        layout = self.at, self.records, self.words, self.width, np.diff(self.samples)
-        if self.samples[0] or not has_sound_layout(*layout):
-            return False
-        if self.resolved_by is None:
-            return True
-        to_row, types, starts, tables = self.resolved_by
-        fits = to_row.min(initial=0) >= -1 and to_row.max(initial=-1) < rows and starts.shape == types.shape
-        return bool(fits and starts.max(initial=0) <= tables.size)
 
 
 def group_runs(runs: Sequence[PlacedRun]) -> list[RunGroup]:

@@ -90,15 +90,9 @@ class Run(ValueClass):
     def is_sound(self, places: int) -> bool:
         """Return whether compiled loops can trust the numbers of a run from a file. `places`: places of its report."""
         sizes = self.facts.place_first.size, self.facts.place_last.size
-        layout = self.slot.at, self.records, self.words, self.width, self.sampled.size
-        return has_sound_layout(*layout) and max(sizes) <= places
-
-
-def has_sound_layout(at: Count, records: Count, words: Count, width: Count, samples: Count) -> bool:
-    """Return whether runs at these bytes of a file may have these numbers of records, words and sampled times."""
-    is_sound = (at >= 0) & (at % 8 == 0) & (records > 0) & (words >= 0) & (samples == -(-records // SAMPLED))
-    is_sound &= (width == 4) | (width == 8)
-    return bool(np.all(is_sound & (np.maximum(np.maximum(at, records), words) < _MOST)))
+        at, n = self.slot.at, self.records
+        has_layout = at >= 0 and at % 8 == 0 and n > 0 and self.words >= 0 and self.sampled.size == -(-n // SAMPLED)
+        return has_layout and self.width in (4, 8) and max(at, n, self.words) < _MOST and max(sizes) <= places
 
 
 def store_records(records: Records, store: Store, *, on_common_clock: bool) -> list[Run]:

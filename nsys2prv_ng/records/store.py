@@ -30,8 +30,6 @@ _TRACE_PREFIX = "trace-"
 """Start of the names of files for what processes find out together about a trace."""
 SHELF = ".columns"
 """Ending of the files in a folder."""
-SHELVES_OF_TRACES = f"{_TRACE_PREFIX}{'[0-9a-f]' * 16}{SHELF}"
-"""Pattern that only such files match."""
 _MOST_MAPPED = 512 << 20
 """About how many bytes of mapped shelves a process keeps in memory."""
 _LEAST_MAPPED = 1 << 18

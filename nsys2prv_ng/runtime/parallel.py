@@ -345,10 +345,10 @@ class LocalEngine(ValueClass):
     """
 
     workers: int
-    folder: Path | None = None
-    """Where the output of the pieces stays for other processes."""
     cores: int = 0
     """Cores to use; 0 for as many as there are workers, which may be fewer, for lack of reports or memory."""
+
+    folder = None
 
     def __post_init__(self) -> None:
         self.cores = self.cores or self.workers

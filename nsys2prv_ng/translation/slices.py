@@ -54,12 +54,6 @@ class Slices(ValueClass):
     def __len__(self) -> int:
         return max(0, self.limits.size - 1)
 
-    def is_sound(self) -> bool:
-        """Return whether compiled loops can trust the numbers of slices from a file."""
-        columns = self.rows.cpu, self.rows.task, self.rows.thread
-        rows = self.rows.cpu.size
-        return {column.shape for column in columns} == {(rows,)} and all(group.is_sound(rows) for group in self.groups)
-
     @property
     def memory(self) -> int:
         """Approximate memory that the largest slice takes while it is made (bytes)."""

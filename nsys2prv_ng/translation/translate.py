@@ -51,17 +51,7 @@ def translate(
         size = write_planned(trace, planned, job, plan, progress)
     for warning in planned.facts.warnings:
         progress.warn(warning)
-    return account_for(planned, output, size, time.perf_counter() - started, plan)
-
-
-def account_for(
-    planned: TracePlan, output: Path, size: int, seconds: float, plan: TranslationPlan
-) -> TranslationResult:
-    """Write the files besides the trace, and return the result of a trace that has been written.
-
-    `size`: bytes of the text of the .prv.
-    """
-    file_size = output.stat().st_size if output.is_file() else size
+    file_size, seconds = output.stat().st_size if output.is_file() else size, time.perf_counter() - started
     result = TranslationResult(
         **vars(planned.facts), output=str(output), bytes=size, file_bytes=file_size, seconds=seconds
     )
@@ -116,16 +106,11 @@ def write_prediction(
 # ---- texts and slices ------------------------------------------------------------------------------------------------
 
 
-def write_texts(trace: TraceOutput, planned: TracePlan) -> None:
-    """Write the .pcf, the .row and the header of the .prv."""
+def write_planned(trace: TraceOutput, planned: TracePlan, job: Job, plan: TranslationPlan, progress: Progress) -> int:
+    """Write the trace of a job; return the bytes of the text of its .prv."""
     trace.write_text("pcf", planned.pcf)
     trace.write_text("row", planned.row)
     trace.write_header(planned.header)
-
-
-def write_planned(trace: TraceOutput, planned: TracePlan, job: Job, plan: TranslationPlan, progress: Progress) -> int:
-    """Write the trace of a job; return the bytes of the text of its .prv."""
-    write_texts(trace, planned)
     give_back_freed_memory()
     return write_slices(trace, planned.slices, job.store, job.engine, plan.resources, progress)
 
@@ -135,9 +120,6 @@ def write_planned(trace: TraceOutput, planned: TracePlan, job: Job, plan: Transl
 
 _COPIED = 1 << 24
 """Maximum number of bytes to copy at once."""
-
-PARTS = f"part{'[0-9]' * 5}-{'[0-9a-f]' * 8}.prv"
-"""Pattern of the names of parts."""
 
 _PARTS_PER_WORKER = 4
 """Parts for each worker: enough that no worker waits long for the last part."""
@@ -169,13 +151,13 @@ def write_slices(
                 size += text.size
                 step.update(count)
             return size
-        ends = split_slices(slices, _PARTS_PER_WORKER * engine.workers)
-        folder = engine.folder
+        ends, folder = split_slices(slices, _PARTS_PER_WORKER * engine.workers), engine.folder
         numbers = range(len(ends) - 1)
-        run = make_run()
+        run = secrets.token_hex(4)  # parts that other runs left or still write there do not have it
+        paths = [folder / f"part{number:05}-{run}.prv" for number in numbers]
 
         def write(number: int) -> Part:
-            return write_part(slices, ends[number], ends[number + 1], store, name_part(folder, run, number))
+            return write_part(slices, ends[number], ends[number + 1], store, paths[number])
 
         parts = []
         for number, part in zip(numbers, engine.map(write, numbers), strict=True):
@@ -183,9 +165,7 @@ def write_slices(
             step.update(int(slices.records[ends[number] : ends[number + 1]].sum()))
         offsets = trace.reserve([part.size for part in parts])
         target = trace.temporary.absolute()
-        for _ in engine.map(
-            lambda number: place_part(name_part(folder, run, number), target, offsets[number]), numbers
-        ):
+        for _ in engine.map(lambda number: place_part(paths[number], target, offsets[number]), numbers):
             pass
         return sum(part.text_size for part in parts)
 
@@ -198,16 +178,6 @@ def split_slices(slices: Slices, parts: int) -> list[int]:
     wanted = before[-1] * np.arange(1, parts) // max(1, parts)
     limits: list[int] = np.unique(np.append(1 + before.searchsorted(wanted), [0, len(slices)])).tolist()
     return [limit for limit in limits if limit <= len(slices)]
-
-
-def make_run() -> str:
-    """Return a unique name for a run: parts that other runs left or still write in its folder do not have it."""
-    return secrets.token_hex(4)
-
-
-def name_part(folder: Path, run: str, number: int) -> Path:
-    """Return the path of a part."""
-    return folder / f"part{number:05}-{run}.prv"
 
 
 def write_part(slices: Slices, low: int, high: int, store: Store, path: Path) -> Part:

@@ -20,7 +20,6 @@ from nsys2prv_ng.options.calls import (
     CheckOptions,
     CompareOptions,
     InspectOptions,
-    MergeOptions,
     ShardOptions,
     SummaryOptions,
     TranslateOptions,
@@ -35,7 +34,6 @@ CLASSES = {
     "inspect": InspectOptions,
     "check": CheckOptions,
     "shard": ShardOptions,
-    "merge": MergeOptions,
     "slurm": ScriptOptions,
 }
 
@@ -186,7 +184,6 @@ def test_errors_repeat_what_was_typed(error: UsageError, typed: str, message: st
         ("a b --stack-depth 1.5", "--stack-depth 1.5: write a whole number"),
         ("slurm --nodes -1", "--nodes -1: must be at least 1"),
         ("slurm --time-limit a#b", "--time-limit a#b: must be one word, without quotes"),
-        ("merge --part -1 a b", "--part -1: must be at least 0"),
         ("compare a -- b --fail-over 5", "--fail-over 5: write a percentage, like 5%"),
         ("a b --min-duration a=1s --min-duration b", "--min-duration a=1s b: write SOURCE=TIME, like cuda_api=10us"),
         ("a b --memory 2", "--memory 2: write a size with a unit (K, M, G, T), like 2G"),

@@ -52,13 +52,12 @@ def test_an_inspection_prints_what_helps(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_merge_prints_what_helps(tmp_path: Path) -> None:
+def test_a_trace_of_shards_prints_what_helps(tmp_path: Path) -> None:
     """The sources of reports that were read before are chosen: only a window is left of so small a trace."""
     assert run("shard", "-q", *REPORTS, tmp_path / "read").returncode == 0
-    for command in (["merge"], ["translate", "--force"]):
-        done = run(*command, tmp_path / "read", tmp_path / "x.prv.gz", "--paraver-memory", "18M")
-        [(first, _)] = list_added(done.stdout).values()
-        assert first == "--time"
+    done = run("translate", tmp_path / "read", tmp_path / "x.prv.gz", "--paraver-memory", "18M")
+    [(first, _)] = list_added(done.stdout).values()
+    assert first == "--time"
 
 
 @pytest.mark.slow

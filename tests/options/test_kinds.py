@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options.calls import CheckOptions, CompareOptions, SummaryOptions, TraceOptions, TranslateOptions
+from nsys2prv_ng.options.calls import CheckOptions, CompareOptions, SummaryOptions, TranslateOptions
 from nsys2prv_ng.options.kinds import at_least, parse_numbers, parse_size, parse_steps, parse_time, parse_window
 
 PATH = Path("a.cfg")
@@ -291,10 +291,10 @@ def test_numbers():
 
 
 def test_shortest():
-    assert TraceOptions(min_duration="nvtx=1ms").min_duration == {"nvtx": 10**6}
+    assert TranslateOptions(min_duration="nvtx=1ms").min_duration == {"nvtx": 10**6}
     for text in ("nvtx", "nvtx=", "nvtx=1", "=1ms"):
         with pytest.raises(UsageError):
-            TraceOptions(min_duration=text)
+            TranslateOptions(min_duration=text)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ NUMBERS = (0, 1, -1, 7, 2**31 - 1, -(2**31), 2**40, -(2**62), 2**63 - 1)
 def shards(request, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("shards")
     nsys2prv_ng.shard(sorted(SAMPLES.glob(f"{request.param}*.sqlite"))[:2], folder)
-    nsys2prv_ng.merge(folder, folder.with_suffix(".prv"))  # what compiles here is shared with the forked processes
+    nsys2prv_ng.translate(folder, folder.with_suffix(".prv"))  # what compiles here is shared with the forked processes
     return folder
 
 
@@ -81,7 +81,7 @@ def test_crafted_shards_never_crash(shards, tmp_path, seed):
     child = os.fork()
     if not child:
         signal.alarm(SECONDS)  # an endless loop ends with a signal, too
-        for use in (lambda: nsys2prv_ng.merge(folder, tmp_path / "a.prv"), lambda: nsys2prv_ng.summarize([folder])):
+        for use in (lambda: nsys2prv_ng.translate(folder, tmp_path / "a.prv"), lambda: nsys2prv_ng.summarize([folder])):
             with suppress(Exception):  # an error is fine, a signal is not
                 use()
         os._exit(0)

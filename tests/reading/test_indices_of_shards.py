@@ -13,7 +13,7 @@ import nsys2prv_ng
 from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, OneFor
 from nsys2prv_ng.errors import ReportError, TranslationError
 from nsys2prv_ng.reading import shards
-from nsys2prv_ng.reading.kept_objects import OpenTypes, load_kept, write_kept
+from nsys2prv_ng.reading.kept_objects import load_kept, write_kept
 from nsys2prv_ng.reading.read_reports import load_states, spill_states
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Pair, Records
@@ -71,19 +71,19 @@ def make_outer(places: int = 4, **changed: Any) -> Outer:
     ],
 )
 def test_indices_of_what_is_not_there(tmp_path, changed):
-    path, kinds = tmp_path / "a", OpenTypes()
-    write_kept(path, make_outer(), kinds)
-    assert load_kept(path, Outer, kinds).tables[1].place.tolist() == [-1, 3, 0]
-    write_kept(path, make_outer(**changed), kinds)
+    path = tmp_path / "a"
+    write_kept(path, make_outer())
+    assert load_kept(path, Outer).tables[1].place.tolist() == [-1, 3, 0]
+    write_kept(path, make_outer(**changed))
     with pytest.raises(ReportError, match="is damaged"):
-        load_kept(path, Outer, kinds)
+        load_kept(path, Outer)
 
 
 def test_indices_of_what_nothing_has(tmp_path):
     """A table outside of what it refers to is damage, too: nothing would check its indices."""
-    write_kept(tmp_path / "a", make_outer().tables[0], OpenTypes())
+    write_kept(tmp_path / "a", make_outer().tables[0])
     with pytest.raises(ReportError, match="is damaged"):
-        load_kept(tmp_path / "a", Rows, OpenTypes())
+        load_kept(tmp_path / "a", Rows)
 
 
 # ---- shards of real reports ------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import pytest
 from nsys2prv_ng.arrays.types import BoolArray, IntArray
 from nsys2prv_ng.errors import ReportError
 from nsys2prv_ng.reading import kept_objects
-from nsys2prv_ng.reading.kept_objects import OpenTypes, load_kept, write_kept
+from nsys2prv_ng.reading.kept_objects import load_kept, write_kept
 from nsys2prv_ng.records.store import Slot, StoredColumns
 from tests.examples import examples
 
@@ -43,7 +43,7 @@ class Kept:
     anything: object = None
 
 
-OPEN_TYPES = OpenTypes((Pair, IntArray, dict[str, int]))
+OPEN_TYPES = (Pair, IntArray, dict[str, int])
 
 
 def make_kept(**changed: Any) -> Kept:
@@ -224,23 +224,23 @@ class Small:
 @pytest.mark.slow
 def test_every_cut_is_noticed(tmp_path):
     file = tmp_path / "a"
-    write_kept(file, Small(), OpenTypes())
+    write_kept(file, Small())
     whole = file.read_bytes()
     for length in range(len(whole)):
         file.write_bytes(whole[:length])
         with pytest.raises(ReportError):
-            load_kept(file, Small, OpenTypes())
+            load_kept(file, Small)
 
 
 @pytest.mark.slow
 def test_every_changed_byte_is_noticed(tmp_path):
     file = tmp_path / "a"
-    write_kept(file, Small(), OpenTypes())
+    write_kept(file, Small())
     whole = file.read_bytes()
     for at in range(len(whole)):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(ReportError):
-            load_kept(file, Small, OpenTypes())
+            load_kept(file, Small)
 
 
 @pytest.mark.slow

@@ -72,7 +72,7 @@ def test_a_report_never_counts_twice(tmp_path):
     shutil.copyfile(DDP[1], report)  # the program ran once more
     (made,) = nsys2prv_ng.shard(report, folder, sources=["kernels"], derived=False)
     with pytest.raises(TranslationError, match=f"holds the same report as {made.name}: remove the older one"):
-        nsys2prv_ng.merge(folder, tmp_path / "a.prv")
+        nsys2prv_ng.translate(folder, tmp_path / "a.prv")
     with pytest.raises(UsageError, match="given twice"):
         nsys2prv_ng.shard([report, tmp_path / "b" / ".." / "a.sqlite"], folder)
 

@@ -323,7 +323,7 @@ def test_workers_in_another_folder(scheduler, tmp_path, monkeypatch):
     nsys2prv_ng.translate("a.sqlite", "a.prv", force=True, dask=scheduler)
     assert read_trace(tmp_path / "a.prv") == expected
     nsys2prv_ng.shard("a.sqlite", "parts")
-    nsys2prv_ng.merge("parts", "a.prv", force=True, dask=scheduler)
+    nsys2prv_ng.translate("parts", "a.prv", force=True, dask=scheduler)
     assert read_trace(tmp_path / "a.prv") == expected
 
 
