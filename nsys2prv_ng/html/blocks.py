@@ -1,6 +1,6 @@
 """The blocks that sections of a page are made of. The templates show each kind of block in the same way.
 
-Tables of typed cells draw bars, histograms and shades, and show other cells as text. Readers open and close the
+Tables of typed cells draw bars and shades, and show other cells as text. Readers open and close the
 branches of trees.
 """
 
@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from dataclasses import field
 from itertools import pairwise
 
-import numpy as np
-
 from nsys2prv_ng.analysis.efficiency.typical_step import RangesOfTask
-from nsys2prv_ng.html.charts import MapFigure, MatrixFigure, Shape, Swatch, Tick, draw_histogram
+from nsys2prv_ng.html.charts import MapFigure, MatrixFigure, Shape, Swatch, Tick
 from nsys2prv_ng.html.colours import get_cell_css
 from nsys2prv_ng.text.formatting import count_noun, format_time
-from nsys2prv_ng.text.grid import Bar, Cell, Grid, Histogram, Interval, Score, Term
+from nsys2prv_ng.text.grid import Bar, Cell, Grid, Interval, Score, Term
 from nsys2prv_ng.value_class import ValueClass
 
 MOST_ROWS, MOST_RANKS = 12, 24
@@ -46,8 +44,8 @@ class ShadedCell(ValueClass):
     badness: float
 
 
-DrawnCell = str | list[Segment] | Shape | Term | ShadedCell
-"""A list of segments is a bar, a shape is a histogram."""
+DrawnCell = str | list[Segment] | Term | ShadedCell
+"""A list of segments is a bar."""
 
 
 class Table(ValueClass):
@@ -95,8 +93,6 @@ def _show_cell(cell: Cell) -> DrawnCell:
         return _draw_bar(cell)
     if isinstance(cell, Interval):
         return _draw_interval(cell)
-    if isinstance(cell, Histogram):
-        return _draw_histogram(cell)
     if isinstance(cell, Score) and cell.value is not None:
         # An efficiency may exceed 1 if it is relative to another run.
         return ShadedCell(str(cell), next((bad for least, bad in _LIMITS if cell.value >= least), 1.0))
@@ -126,12 +122,6 @@ def _draw_interval(cell: Interval) -> list[Segment]:
 def stripe(css: str) -> str:
     """Return the ground of a bar that goes backwards; stripes distinguish it without colour."""
     return f"repeating-linear-gradient(135deg, {css} 0 4px, color-mix(in srgb, {css} 35%, transparent) 4px 8px)"
-
-
-def _draw_histogram(cell: Histogram) -> Shape:
-    fullest = int(np.argmax(cell.counts))
-    text = f"most take {format_time(cell.edges_ns[fullest])} to {format_time(cell.edges_ns[fullest + 1])}"
-    return Shape("histogram", get_cell_css("compute_ns"), text, draw_histogram(cell.counts))
 
 
 # ---- shades ----------------------------------------------------------------------------------------------------------

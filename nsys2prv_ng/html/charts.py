@@ -29,13 +29,12 @@ from nsys2prv_ng.value_class import ValueClass
 SIDE = 1000
 _MOST_POINTS = 1500
 """Points of a line that a screen can show; of more, the least and the largest of each stretch are drawn."""
-_FEW_POWERS = 3
 
 
 class Shape(ValueClass):
     """A part of a plot: its colour as CSS, its name, its SVG path, and its kind.
 
-    The kind is "line", "area", "points" or "histogram".
+    The kind is "line", "area" or "points".
     """
 
     kind: str
@@ -45,17 +44,15 @@ class Shape(ValueClass):
 
 
 class Axis(NamedTuple):
-    """The limits of an axis. `log`: the axis is logarithmic."""
+    """The limits of an axis."""
 
     low: float
     high: float
-    log: bool = False
 
     def place(self, values: FloatArray) -> FloatArray:
         """Return where values are, from 0 at the low end to 1 at the high end."""
-        low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
-        scaled = np.log(values) if self.log else np.asarray(values, np.float64)
-        return np.clip((scaled - low) / ((high - low) or 1.0), 0.0, 1.0)
+        scaled = (np.asarray(values, np.float64) - self.low) / ((self.high - self.low) or 1.0)
+        return np.clip(scaled, 0.0, 1.0)
 
     def mark(self, values: Sequence[float], texts: Iterable[str]) -> list[Tick]:
         """Return ticks at these values."""
@@ -89,14 +86,6 @@ def draw_points(x: FloatArray, y: FloatArray) -> str:
     return "".join(f"M{_format(left)} {_format(1 - top)}h0" for left, top in zip(x.tolist(), y.tolist(), strict=True))
 
 
-def draw_histogram(counts: Sequence[int]) -> str:
-    """Return the path of the outline of bars of equal width."""
-    highest = max(counts, default=0) or 1
-    width = SIDE / max(1, len(counts))
-    steps = "".join(f"V{SIDE - SIDE * count / highest:.0f}H{width * (n + 1):.0f}" for n, count in enumerate(counts))
-    return f"M0 {SIDE}{steps}V{SIDE}Z"
-
-
 def spread(count: int, low: float = 0.0, high: float = 1.0) -> FloatArray:
     """Return evenly spread places from `low` to `high`; a single one is in the middle."""
     return np.linspace(low, high, count) if count > 1 else np.array([(low + high) / 2])
@@ -107,14 +96,6 @@ def make_time_axis(lowest: float, highest: float) -> tuple[Axis, list[Tick]]:
     times = make_value_ticks(lowest, highest)
     axis = Axis(times[0], times[-1])
     return axis, axis.mark(times, format_times(times))
-
-
-def make_log_ticks(axis: Axis) -> list[float]:
-    """Return the powers of ten within an axis; if these are few, also 2 and 5 times each power."""
-    powers = range(math.floor(math.log10(axis.low) + 1e-9), math.floor(math.log10(axis.high) + 1e-9) + 1)
-    steps = (1, 2, 5) if len(powers) <= _FEW_POWERS else (1,)
-    values = [step * 10.0**power for power in powers for step in steps]
-    return [value for value in values if axis.low * (1 - 1e-9) <= value <= axis.high * (1 + 1e-9)]
 
 
 def _thin(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -46,7 +46,7 @@ def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
         between_ranks.make_wait_section(summary),
         between_ranks.make_pipeline_section(summary),
         between_ranks.make_gap_section(summary, pictures),
-        contents.make_kernel_section(summary, pictures),
+        contents.make_kernel_section(summary),
         contents.make_range_section(summary),
         contents.make_operation_section(summary),
         between_ranks.make_bandwidth_section(summary),

@@ -160,13 +160,6 @@ class Interval(ValueClass, Drawing):
     text: str
 
 
-class Histogram(ValueClass, Drawing):
-    """Counts in bins of durations, with n + 1 edges (ns)."""
-
-    counts: Sequence[int]
-    edges_ns: Sequence[float]
-
-
 Cell = str | Name | Number | Share | Score | Term | Drawing
 
 

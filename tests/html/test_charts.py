@@ -9,17 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nsys2prv_ng.html.charts import (
-    Axis,
-    choose_step,
-    draw_area,
-    draw_histogram,
-    draw_line,
-    draw_points,
-    make_log_ticks,
-    make_time_ticks,
-    make_value_ticks,
-)
+from nsys2prv_ng.html.charts import choose_step, draw_area, draw_line, draw_points, make_time_ticks, make_value_ticks
 
 _PLACE = re.compile(r"([ML])(-?[\d.]+) (-?[\d.]+)")
 
@@ -56,18 +46,8 @@ def test_an_area_goes_ahead_on_top_and_back_below() -> None:
     assert draw_area(x[:0], x[:0], x[:0]) == ""
 
 
-def test_points_and_bars() -> None:
+def test_points() -> None:
     assert read(draw_points(np.array([0.2]), np.array([0.9]))) == [("M", pytest.approx(0.2), pytest.approx(0.9))]
-    assert draw_histogram([1, 4]) == "M0 1000V750H500V0H1000V1000Z"
-    assert draw_histogram([]) == "M0 1000V1000Z"
-
-
-@given(st.floats(1, 1e12), st.floats(1.01, 1e6))
-def test_a_logarithmic_axis_has_equal_ratios(low: float, ratio: float) -> None:
-    axis = Axis(low, low * ratio**2, log=True)
-    places = axis.place(np.array([low, low * ratio, low * ratio**2]))
-    assert places == pytest.approx([0, 0.5, 1], abs=1e-6)
-    assert all(low * 0.999 <= tick <= low * ratio**2 * 1.001 for tick in make_log_ticks(axis))
 
 
 _NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}

@@ -239,7 +239,7 @@ def test_a_page_of_1024_ranks_is_small() -> None:
 
 def test_a_summary_without_pictures_of_steps() -> None:
     summary, pictures = job_of("ddp-2x2")
-    bare = replace(pictures, heat_maps=[], step=None, pace=None, kernels=[], clocks=[])
+    bare = replace(pictures, heat_maps=[], step=None, pace=None, clocks=[])
     page = Page(render_summary(summary, bare))
     assert page.faults == [] and not any(element.tag == "img" for element in page.elements)
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nsys2prv_ng.html.blocks import MOST_RANKS, MOST_ROWS, Block, Chart, Matrix, Paragraph, Section, show_grid
-from nsys2prv_ng.html.charts import Axis, Shape, Swatch, draw_points, format_colour, make_log_ticks, make_matrix
-from nsys2prv_ng.html.colours import HUES, LINES
+from nsys2prv_ng.html.blocks import MOST_RANKS, MOST_ROWS, Block, Matrix, Paragraph, Section, show_grid
+from nsys2prv_ng.html.charts import make_matrix
+from nsys2prv_ng.html.colours import HUES
 from nsys2prv_ng.summary.answer.trust import describe_limits
 from nsys2prv_ng.summary.gpus.table import tabulate_causes, tabulate_gaps, tabulate_gpus
 from nsys2prv_ng.summary.job import JobSummary
@@ -17,13 +17,10 @@ from nsys2prv_ng.summary.links.numbers import MPI, NCCL, NVLINK, PCIE, Link, Lin
 from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.summary.waits import table as waits_table
-from nsys2prv_ng.summary.waits.numbers import Bandwidth
-from nsys2prv_ng.summary.waits.words import list_bandwidth, list_stragglers
-from nsys2prv_ng.text.formatting import format_bytes, format_percent, format_window
+from nsys2prv_ng.summary.waits.words import list_stragglers
+from nsys2prv_ng.text.formatting import format_percent, format_window
 from nsys2prv_ng.text.grid import Grid, Rate
 from nsys2prv_ng.text.names import clean_name, name_task
-
-_HEIGHT = 240
 
 
 def make_wait_section(summary: JobSummary) -> Section | None:
@@ -68,42 +65,13 @@ def make_gap_section(summary: JobSummary, pictures: Pictures) -> Section | None:
 
 def make_bandwidth_section(summary: JobSummary) -> Section | None:
     """Return the section on the bandwidth of collectives by size; None if no bandwidth is known."""
-    rated = summary.waits.bandwidth if summary.waits is not None else []
-    bandwidth = [part for part in rated if part.bytes and part.ns and part.bus_bytes_per_s]
-    if not bandwidth:
+    waits = summary.waits
+    if waits is None or not any(part.bus_bytes_per_s for part in waits.bandwidth):
         return None
     lead = f"Numbers of {name_time(summary)}. Bandwidth counts from the last arrival on, so it excludes wait time."
-    blocks: list[Block] = [_draw_bandwidth(bandwidth)]
-    communicators = waits_table.tabulate_communicators(summary.waits) if summary.waits is not None else None
-    blocks += [show_grid(communicators)] if communicators is not None and communicators.rows else []
+    grids = waits_table.tabulate_bandwidth(waits.bandwidth), waits_table.tabulate_communicators(waits)
+    blocks = [show_grid(grid) for grid in grids if grid.rows]
     return Section("bandwidth", "NCCL bandwidth", lead, blocks, ["analysis/nccl_calls_2dh"])
-
-
-def _draw_bandwidth(bandwidth: Sequence[Bandwidth]) -> Chart:
-    """Return a chart of the bus bandwidth over the size, with logarithmic axes and a colour for each function."""
-    rows = list_bandwidth(bandwidth)
-    sizes, rates = [row.bytes / row.operations for row in rows], [row.bus_bytes_per_s for row in rows]
-    x, y = _make_axis(sizes), _make_axis(rates)
-    shapes = []
-    for n, function in enumerate(sorted({row.function for row in rows})):
-        points = [k for k, row in enumerate(rows) if row.function == function]
-        css = format_colour(LINES[n % len(LINES)])
-        path = draw_points(x.place(np.array(sizes)[points]), y.place(np.array(rates)[points]))
-        shapes.append(Shape("points", css, function, path))
-    legend = [Swatch(shape.css, shape.name) for shape in shapes]
-    sizes, rates = make_log_ticks(x), make_log_ticks(y)
-    x_ticks = x.mark(sizes, map(format_bytes, sizes))
-    y_ticks = y.mark(rates, [str(Rate(rate)) for rate in rates])
-    about = "busbw, as in nccl-tests, over the size that a rank passes to the call."
-    table = show_grid(waits_table.tabulate_bandwidth(bandwidth))
-    return Chart("Bandwidth by size", about, shapes, x_ticks, y_ticks, _HEIGHT, legend, table)
-
-
-def _make_axis(values: Sequence[float]) -> Axis:
-    """Return a logarithmic axis from power of ten to power of ten around positive values."""
-    low, high = max(1.0, min(values)), max(1.0, *values)
-    first, last = np.floor(np.log10(low)), np.ceil(np.log10(high))
-    return Axis(10.0**first, 10.0 ** max(last, first + 1), True)
 
 
 # ---- links -----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.table import tabulate_flops, tabulate_kernels, tabulate_slow_modes
 from nsys2prv_ng.summary.memory.table import tabulate_memory_operations
 from nsys2prv_ng.summary.path.table import tabulate_path, tabulate_path_of_tasks
-from nsys2prv_ng.summary.pictures.measure import MOST_NAMES
 from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.summary.ranges import table as ranges_table
 from nsys2prv_ng.summary.text import name_time
@@ -26,7 +25,7 @@ from nsys2prv_ng.summary.waits.table import tabulate_mpi, tabulate_nccl
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
 
-_MOST_WINDOWS = 3
+_MOST_WINDOWS, _MOST_KERNELS = 3, 20
 _MOST_LINES = 20
 """Most warnings, and most skipped reports, that have a line each."""
 _MOST_PROGRAMS = 10
@@ -34,15 +33,12 @@ _COUNTERS = ("hwcounters/sm_active", "hwcounters/tensor_active", "hwcounters/dra
 """Presets that show the GPU metrics of the tables of activity."""
 
 
-def make_kernel_section(summary: JobSummary, pictures: Pictures) -> Section | None:
-    """Return the section on the kernels with most time and on their durations; None without kernels."""
+def make_kernel_section(summary: JobSummary) -> Section | None:
+    """Return the section on the kernels with most time; None without kernels."""
     if not summary.kernels:
         return None
-    table = show_grid(tabulate_kernels(summary.kernels, summary.gpus, pictures.kernels), MOST_NAMES)
-    lead = (
-        f"Numbers of {name_time(summary)}. A histogram counts kernels, from the shortest to the longest duration, on a"
-    )
-    lead += " logarithmic axis."
+    table = show_grid(tabulate_kernels(summary.kernels, summary.gpus), _MOST_KERNELS)
+    lead = f"Numbers of {name_time(summary)}."
     blocks: list[Block] = [table]
     presets = ["basics/kernels", "analysis/kernel_classes"]
     if summary.activity:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from nsys2prv_ng.summary.gpus.numbers import GpuNumbers
 from nsys2prv_ng.summary.gpus.table import name_largest
 from nsys2prv_ng.summary.kernels.numbers import FlopNumbers, KernelNumbers, SlowMode, SlowModeNumbers
-from nsys2prv_ng.summary.pictures.numbers import KernelDurations
 from nsys2prv_ng.text import formatting, grid
 from nsys2prv_ng.text.formatting import count_noun, format_flops, format_percent, format_time, join_first
 from nsys2prv_ng.text.names import clean_name, quote_name
@@ -36,21 +35,13 @@ def tabulate_slow_modes(slow: SlowModeNumbers) -> grid.Grid:
     )
 
 
-def tabulate_kernels(
-    kernels: Sequence[KernelNumbers], gpus: Sequence[GpuNumbers], durations: Sequence[KernelDurations] = ()
-) -> grid.Grid:
-    """Return the kernels of all GPUs, the longest time first. `durations`: histograms of some of the kernels."""
+def tabulate_kernels(kernels: Sequence[KernelNumbers], gpus: Sequence[GpuNumbers]) -> grid.Grid:
+    """Return the kernels of all GPUs, the longest time first."""
     whole = sum(kernel.total_ns for kernel in kernels)
     tasks = len({task for gpu in gpus if gpu.span_ns for task in gpu.tasks})
-    histograms: dict[tuple[str, str], grid.Cell] = {}
-    for each in durations:
-        histograms[each.name, each.kernel_class] = grid.Histogram(each.counts.tolist(), each.edges_ns.tolist())
 
     def name_busiest(kernel: KernelNumbers) -> grid.Cell:
         return grid.Name(name_largest({kernel.busiest_task: kernel.busiest_ns}, kernel.total_ns, tasks))
-
-    def show_durations(kernel: KernelNumbers) -> grid.Cell:
-        return histograms.get((kernel.name, kernel.kernel_class), "")
 
     return grid.tabulate(
         kernels,
@@ -64,7 +55,6 @@ def tabulate_kernels(
             (grid.Column("longest", wide=True), lambda kernel: grid.Ns(kernel.max_ns)),
             ("share", lambda kernel: grid.Share(kernel.total_ns, whole)),
             (grid.Column("mostly on", optional=True), name_busiest),
-            (grid.Column("durations", wide=True), show_durations),
         ],
         names=2,
         more="kernels",

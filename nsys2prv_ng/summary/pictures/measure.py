@@ -1,4 +1,4 @@
-"""Collects what a page draws: quantities over time, one typical step, the durations of steps and kernels."""
+"""Collects what a page draws: quantities over time, one typical step, and the durations of steps."""
 
 from __future__ import annotations
 
@@ -16,18 +16,15 @@ from nsys2prv_ng.analysis.gpus import waiting as on_gpu
 from nsys2prv_ng.analysis.gpus.activity import Devices, list_devices
 from nsys2prv_ng.analysis.heat_maps import Shares, average_metrics, find_largest_memory, find_lateness
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.groups import Table, group_rows
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import make_edges
-from nsys2prv_ng.job.counted import CountedEvents, list_counted_steps
+from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.palette import ACTIVITIES
-from nsys2prv_ng.reading.opened_events import OpenedEvents
 from nsys2prv_ng.steps.numbered_names import number_step
-from nsys2prv_ng.summary.pictures.numbers import HeatMap, KernelDurations, MapKind, Pace, Pictures, TypicalStep
-from nsys2prv_ng.summary.totals import add_up, sum_kernels
+from nsys2prv_ng.summary.pictures.numbers import HeatMap, MapKind, Pace, Pictures, TypicalStep
 from nsys2prv_ng.text.formatting import count_noun, format_ranks
 
 _MOST_CELLS = 1_100_000
@@ -70,7 +67,6 @@ def collect_pictures(job: Job, waits: Waits, slow: int | None = None) -> Picture
         other_step=steps[1] if len(steps) > 1 else None,
         is_other_slow=slow is not None and is_typical,
         pace=make_pace(job),
-        kernels=count_durations(job),
         shift_ns=job.scope.origin - job.scope.zero,
         alignment=job.alignment.way,
         clocks=job.alignment.nodes,
@@ -315,41 +311,6 @@ def _choose_slowest(longest: IntArray, every: int) -> IntArray:
     blocks = np.full((-(-longest.size // every), every), -1, np.int64)
     blocks.ravel()[: longest.size] = longest
     return np.asarray(np.arange(len(blocks)) * every + np.argmax(blocks, axis=1), np.int64)
-
-
-MOST_NAMES = 20
-_PER_OCTAVE = 8
-EDGES = 2.0 ** (np.arange(63 * _PER_OCTAVE + 1) / _PER_OCTAVE)
-"""Limits of the bins (ns)."""
-_NAME = ["name", "kernel_class"]
-
-
-def count_durations(job: Job) -> list[KernelDurations]:
-    """Return the kernels with most time, and graphs that were traced as a whole, in the order of the summary.
-
-    A kernel that takes no time counts as 1 ns long. The records of one report are in memory for each worker.
-    """
-
-    def find_bins(events: OpenedEvents) -> IntArray:
-        return np.minimum(np.searchsorted(EDGES, np.maximum(events.length, 1), "right") - 1, EDGES.size - 2)
-
-    def count(index: int) -> Table:
-        return sum_kernels(job.reports[index], job.store, CountedEvents(job, index), bin=find_bins)
-
-    parts = list(job.engine.sum_up(count, range(len(job.reports))))
-    groups = group_rows(add_up(parts, [*_NAME, "bin"]), *_NAME)
-    groups.sort(key=lambda rows: (-int(rows["total_ns"].sum()), *(rows[key][0] for key in _NAME)))
-    return [_make_durations(rows) for rows in groups[:MOST_NAMES]]
-
-
-def _make_durations(rows: Table) -> KernelDurations:
-    """Return the counts of a name, without the empty bins before the first kernel and after the last."""
-    bins = rows["bin"]
-    low, high = int(bins.min()), int(bins.max()) + 1
-    counts = np.zeros(high - low, np.int64)
-    counts[bins - low] = rows["count"]
-    name, kernel_class = (rows[key][0] for key in _NAME)
-    return KernelDurations(name=name, kernel_class=kernel_class, edges_ns=EDGES[low : high + 1], counts=counts)
 
 
 # ---- GPU metrics -----------------------------------------------------------------------------------------------------

@@ -90,21 +90,12 @@ class Pace(ValueClass, kw_only=True):
     every: int = 1
 
 
-class KernelDurations(ValueClass, kw_only=True):
-    """How long the kernels of one name took: counts in bins of equal width on a logarithmic scale, n + 1 `edges_ns`."""
-
-    name: str
-    kernel_class: str
-    edges_ns: FloatArray
-    counts: IntArray
-
-
 class Pictures(ValueClass, kw_only=True):
     """What a page draws of a job.
 
     `begin_ns`: start of the first bin of all heat maps. `end_ns`: end of the last bin of all heat maps. `step`: the
     typical step; None if no steps were found. `other_step`: a short step, if no step is typical: then `step` is a long
-    one. A slow step, if `is_other_slow`. `kernels`: the longest time first. `shift_ns`: time 0 of a trace of the chosen
+    one. A slow step, if `is_other_slow`. `shift_ns`: time 0 of a trace of the chosen
     time, from which the times of a summary count. `alignment`: how clocks were aligned (`Alignment.way`).
     """
 
@@ -115,7 +106,6 @@ class Pictures(ValueClass, kw_only=True):
     other_step: TypicalStep | None = None
     is_other_slow: bool = False
     pace: Pace | None = None
-    kernels: list[KernelDurations] = field(default_factory=list)
     shift_ns: int = 0
     alignment: str = ""
     clocks: Sequence[NodeClock] = ()
