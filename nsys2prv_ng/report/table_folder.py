@@ -4,7 +4,8 @@ Only the files of requested tables are opened, and only the requested columns ar
 other. Nothing is mapped into memory: if someone truncates the file, touching a map kills the program.
 
 Values become those that SQLite has: signed 64-bit integers, floats, text and bytes. Parquet and Arrow have many more
-types, and a table may have other types in another version of nsys: unsigned integers, dictionaries, booleans, times.
+types, and a table may have other types in another version of nsys: unsigned integers, dictionaries, booleans. What
+nsys never writes, such as decimals and dates, is like NULL.
 Arrays from files are checked before use: offsets beyond the end of a buffer would end the program.
 """
 
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -192,8 +192,6 @@ def _read_arrow_batches(file: BinaryIO, columns: list[str]) -> Iterator[pa.Recor
 
 
 _LARGEST = np.iinfo(np.int64).max
-_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-"""Nanoseconds of each unit of time."""
 
 
 def check_values(array: pa.Array) -> pa.Array:
@@ -218,11 +216,9 @@ def check_values(array: pa.Array) -> pa.Array:
 
 
 def read_integers(array: pa.Array) -> IntArray:
-    """Return a new array of integers: floats as SQLite casts them, times in ns, NULL for other values."""
+    """Return a new array of integers: floats as SQLite casts them, NULL for other values."""
     if types.is_floating(array.type):
         return _truncate(array.to_numpy(zero_copy_only=False).astype(np.float64))
-    if types.is_decimal(array.type):
-        return np.array([NULL if value is None else _make_signed(int(value)) for value in array.to_pylist()], np.int64)
     whole = _read_whole(array)
     if whole is None:
         return np.full(len(array), NULL, np.int64)
@@ -231,8 +227,6 @@ def read_integers(array: pa.Array) -> IntArray:
 
 def read_reals(array: pa.Array) -> FloatArray:
     """Return a new array of floats; other values are NaN."""
-    if types.is_decimal(array.type):
-        return np.array([np.nan if value is None else float(value) for value in array.to_pylist()], np.float64)
     numbers = array if types.is_floating(array.type) else _read_whole(array)
     if numbers is None:
         return np.full(len(array), np.nan)
@@ -270,8 +264,6 @@ def read_objects(array: pa.Array) -> list[object]:
     """Return values of any type: int, float, str, bytes or None."""
     if types.is_floating(array.type) or types.is_binary(array.type):
         return array.to_pylist()
-    if types.is_decimal(array.type):
-        return [None if value is None else _read_decimal(value) for value in array.to_pylist()]
     if types.is_string(array.type):
         return read_texts(array).to_pylist()
     whole = _read_whole(array)
@@ -280,7 +272,7 @@ def read_objects(array: pa.Array) -> list[object]:
 
 def select_among(array: pa.Array, values: list[int]) -> pa.Array:
     """Return whether each value is one of the given integers, like IN in SQL."""
-    if types.is_floating(array.type) or types.is_decimal(array.type):
+    if types.is_floating(array.type):
         return pa.array(np.isin(read_reals(array), np.array(values, np.int64)))
     whole = _read_whole(array)
     if whole is None:
@@ -290,20 +282,9 @@ def select_among(array: pa.Array, values: list[int]) -> pa.Array:
 
 def _read_whole(array: pa.Array) -> pa.Array | None:
     """Return 64-bit integers; None for other types. SQLite stores unsigned 64-bit integers by their bits."""
-    kind = array.type
-    if types.is_uint64(kind):
+    if types.is_uint64(array.type):
         return array.view(pa.int64())
-    if types.is_integer(kind) or types.is_boolean(kind):
-        return array.cast(pa.int64())
-    if types.is_timestamp(kind) or types.is_duration(kind) or types.is_time(kind):
-        unit = _NS[kind.unit]
-    elif types.is_date32(kind):
-        unit = 86400 * _NS["s"]
-    elif types.is_date64(kind):
-        unit = _NS["ms"]
-    else:
-        return None
-    return pc.multiply(array.view(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64()), unit)
+    return array.cast(pa.int64()) if types.is_integer(array.type) or types.is_boolean(array.type) else None
 
 
 def _truncate(values: FloatArray) -> IntArray:
@@ -312,14 +293,3 @@ def _truncate(values: FloatArray) -> IntArray:
     whole[values >= 2.0**63] = _LARGEST
     whole[~(values >= -(2.0**63))] = NULL  # also NaN
     return whole
-
-
-def _make_signed(value: int) -> int:
-    """Keep the bits of an unsigned integer, as SQLite does; limit larger ones as SQLite limits floats that it casts."""
-    if _LARGEST < value < 2**64:
-        return value - 2**64
-    return min(max(value, NULL), _LARGEST)
-
-
-def _read_decimal(value: Decimal) -> int | float:
-    return _make_signed(int(value)) if value == int(value) else float(value)

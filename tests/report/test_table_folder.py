@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from datetime import timedelta
 from decimal import Decimal
 
 import numpy as np
@@ -44,19 +43,8 @@ NUMBERS = {
         [1e300, -1e300, math.inf, -math.inf, 0.9],
         [1e300, -1e300, math.inf, -math.inf, 0.9],
     ),
-    "decimal": (
-        pa.array([Decimal("7.75"), None, Decimal("-3"), Decimal(2**64 - 1)], pa.decimal128(38, 2)),
-        [7, NULL, -3, -1],
-        [7.75, NAN, -3.0, 2.0**64],
-        [7.75, None, -3, -1],
-    ),
-    "large decimal": (pa.array([Decimal(10**30)], pa.decimal256(50, 0)), [LARGEST], [1e30], [LARGEST]),
-    "timestamp": (pa.array([1, None], pa.timestamp("us", "UTC")), [1000, NULL], [1000.0, NAN], [1000, None]),
-    "duration": (pa.array([timedelta(seconds=-2)], pa.duration("s")), [-2 * 10**9], [-2e9], [-2 * 10**9]),
-    "time32": (pa.array([3, None], pa.time32("ms")), [3 * 10**6, NULL], [3e6, NAN], [3 * 10**6, None]),
-    "time64": (pa.array([5], pa.time64("ns")), [5], [5.0], [5]),
-    "date32": (pa.array([2], pa.date32()), [2 * DAY_NS], [2.0 * DAY_NS], [2 * DAY_NS]),
-    "date64": (pa.array([86400_000], pa.date64()), [DAY_NS], [float(DAY_NS)], [DAY_NS]),
+    "decimal": (pa.array([Decimal("7.75"), None], pa.decimal128(38, 2)), [NULL, NULL], [NAN, NAN], [None, None]),
+    "timestamp": (pa.array([1, None], pa.timestamp("us", "UTC")), [NULL, NULL], [NAN, NAN], [None, None]),
     "null": (pa.nulls(2), [NULL, NULL], [NAN, NAN], [None, None]),
     "dictionary": (
         pa.array([9, 9, None, 4]).dictionary_encode(),
