@@ -11,7 +11,7 @@ from dataclasses import field
 from itertools import pairwise
 
 from nsys2prv_ng.analysis.efficiency.typical_step import RangesOfTask
-from nsys2prv_ng.html.charts import MapFigure, MatrixFigure, Shape, Swatch, Tick
+from nsys2prv_ng.html.charts import MapFigure, Shape, Swatch, Tick
 from nsys2prv_ng.html.colours import get_cell_css
 from nsys2prv_ng.text.formatting import count_noun, format_time
 from nsys2prv_ng.text.grid import Bar, Cell, Grid, Interval, Score, Term
@@ -253,18 +253,7 @@ class Chart(ValueClass):
     kind = "chart"
 
 
-class Matrix(ValueClass):
-    """An image of a quantity of pairs, and its numbers as a table."""
-
-    title: str
-    about: str
-    figure: MatrixFigure
-    table: Table
-
-    kind = "matrix"
-
-
-Block = Table | Paragraph | Code | Map | Chart | Matrix | Tree
+Block = Table | Paragraph | Code | Map | Chart | Tree
 
 
 class Section(ValueClass):

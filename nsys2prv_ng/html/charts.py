@@ -1,10 +1,9 @@
 """Draws charts from numbers, names and colours only.
 
 Lines, areas and points are stretchable SVG without the texts of the axes, so that these keep their size on narrow
-screens: a drawing has SIDE x SIDE units, whatever its size on the screen. Heat maps of rows over time, strips of what
-each row does, and matrices are PNG. A matrix is of pairs, with a row for each sender and a column for each receiver, or
-of two axes. The script of the page reads values from the image itself, whose rows are not filtered (W3C's PNG
-specification, third edition): index 0 of its palette means not known, other indexes are values.
+screens: a drawing has SIDE x SIDE units, whatever its size on the screen. Heat maps of rows over time, and strips of
+what each row does, are PNG. The script of the page reads values from the image itself, whose rows are not filtered
+(W3C's PNG specification, third edition): index 0 of its palette means not known, other indexes are values.
 """
 
 from __future__ import annotations
@@ -300,58 +299,4 @@ def _make_figure(
         ticks=make_time_ticks(*limits),
         legend=legend,
         script={"rows": [*map(clean, rows)], "columns": indexes.shape[1], "from": limits[0], "to": limits[1], **read},
-    )
-
-
-# ---- matrices --------------------------------------------------------------------------------------------------------
-
-_NO_VALUE: Colour = (0, 0, 0, 0)
-_CELL, _LEAST, _MOST = 28, 84, 560
-"""Width and height (pixels) of a cell if there are few, and the least and the largest of a matrix. (The least height
-of a matrix with names for its columns is a cell for each row.)"""
-
-
-class MatrixFigure(NamedTuple):
-    """An image of a matrix, as the template shows it.
-
-    `image`: a data URL. `height`: in pixels. `labels`: place (percent from the top) and name of rows. `ticks`: numbers
-    or names of the columns.
-    """
-
-    image: str
-    width: int
-    height: int
-    labels: list[tuple[float, str]]
-    ticks: list[Tick]
-    legend: list[Swatch]
-
-
-def make_matrix(
-    names: Sequence[str],
-    values: FloatArray,
-    hue: Hue,
-    write: Callable[[float], str],
-    columns: Sequence[str] | None = None,
-) -> MatrixFigure:
-    """Return a matrix of values (rows, columns), of which NaN is not known. Opacity shows the value.
-
-    `names`: of the rows. `write`: returns the text of a value. `columns`: short names of the columns; None if they are
-    the rows, which are then numbered.
-    """
-    top = float(np.nanmax(values, initial=0.0))
-    share = np.nan_to_num(values) / top if top > 0 else np.zeros(values.shape)
-    level = np.rint(share * (_LEVELS - 1)).astype(np.int64) + 1
-    level[np.isnan(values)] = 0
-    palette = [_NO_VALUE, *(fade(hue, n / (_LEVELS - 1)) for n in range(_LEVELS))]
-    legend = [Swatch(format_colour(fade(hue, n / 4)), write(top * n / 4)) for n in range(5)]
-    legend.append(Swatch(format_colour(_NO_VALUE), NOT_KNOWN.text))
-    count, across = values.shape
-    shown, shown_across = (range(0, number, -(-number // _MOST_LABELS) or 1) for number in (count, across))
-    return MatrixFigure(
-        image=encode_png(level.astype(np.uint8), palette),
-        width=min(max(across * _CELL, _LEAST), _MOST),
-        height=min(max(count * _CELL, _LEAST if columns is None else _CELL), _MOST),
-        labels=[(100 * (n + 0.5) / count, f"{n}: {names[n]}" if columns is None else names[n]) for n in shown],
-        ticks=[Tick((n + 0.5) / across, f"{n}" if columns is None else columns[n]) for n in shown_across],
-        legend=legend,
     )

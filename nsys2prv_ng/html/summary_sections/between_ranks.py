@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-
-from nsys2prv_ng.html.blocks import MOST_RANKS, MOST_ROWS, Block, Matrix, Paragraph, Section, show_grid
-from nsys2prv_ng.html.charts import make_matrix
-from nsys2prv_ng.html.colours import HUES
+from nsys2prv_ng.html.blocks import MOST_RANKS, MOST_ROWS, Block, Paragraph, Section, show_grid
 from nsys2prv_ng.summary.answer.trust import describe_limits
 from nsys2prv_ng.summary.gpus.table import tabulate_causes, tabulate_gaps, tabulate_gpus
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.links import table as links_table
-from nsys2prv_ng.summary.links.numbers import MPI, NCCL, NVLINK, PCIE, Link, LinkNumbers
+from nsys2prv_ng.summary.links.numbers import MPI, NCCL, NVLINK, PCIE
 from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.summary.waits import table as waits_table
 from nsys2prv_ng.summary.waits.words import list_stragglers
-from nsys2prv_ng.text.formatting import format_percent, format_window
-from nsys2prv_ng.text.grid import Grid, Rate
-from nsys2prv_ng.text.names import clean_name, name_task
+from nsys2prv_ng.text.formatting import format_window
+from nsys2prv_ng.text.names import name_task
 
 
 def make_wait_section(summary: JobSummary) -> Section | None:
@@ -76,8 +69,6 @@ def make_bandwidth_section(summary: JobSummary) -> Section | None:
 
 # ---- links -----------------------------------------------------------------------------------------------------------
 
-_MOST_ENDS = 2_048
-"""Most rows of a matrix."""
 _PRESETS = {NVLINK: "hwcounters/nvlink", PCIE: "hwcounters/pcie"}
 _NETWORK_PRESET = "hwcounters/network_cards"
 
@@ -92,7 +83,8 @@ def make_link_section(summary: JobSummary) -> Section | None:
     presets: list[str] = []
     about = [f"Numbers of {name_time(summary)}."]
     if links is not None:
-        blocks += _show_messages(summary, links)
+        blocks += [Paragraph(f"Slow link: {text}.") for text in links_table.describe_slow_links(summary.links)]
+        blocks += [show_grid(grid, MOST_RANKS) for grid in links_table.list_link_tables(links) if grid.rows]
         about.append("A message moves data from when both sides run, so its rate excludes wait time.")
         about.append(f"{links_table.NO_COLLECTIVES}.")
         used = {link.library for link in links.links}
@@ -104,38 +96,6 @@ def make_link_section(summary: JobSummary) -> Section | None:
     return Section("links", "Links", " ".join(about), blocks, presets)
 
 
-def _show_messages(summary: JobSummary, links: LinkNumbers) -> list[Block]:
-    """Return what is known of messages and all-to-all exchanges."""
-    blocks: list[Block] = [Paragraph(f"Slow link: {text}.") for text in links_table.describe_slow_links(summary.links)]
-    grids = links_table.tabulate_message_rates(links), links_table.tabulate_exchanges(links)
-    blocks += [show_grid(grid) for grid in grids if grid.rows]
-    for library in (NCCL, MPI):
-        rated = [link for link in links.node_links if link.library == library and link.between_nodes]
-        names = [clean_name(node) for node in links.nodes]
-        blocks += _draw(f"{library} messages between nodes", names, rated, links_table.tabulate_node_links(links))
-        names, ends = [links_table.name_end(end) for end in links.ends], "GPUs" if library == NCCL else "ranks"
-        for between, where in ((False, "within nodes"), (True, "of different nodes")):
-            rated = [link for link in links.links if link.library == library and link.between_nodes == between]
-            grid = links_table.tabulate_links(links, between)
-            blocks += _draw(f"{library} messages between {ends} {where}", names, rated, grid)
-    return blocks
-
-
-def _draw(title: str, names: Sequence[str], links: Sequence[Link], numbers: Grid) -> list[Matrix]:
-    """Return a matrix of the rates of pairs; [] if no rate is known. `names`: of all ends."""
-    rated = [(link, rate) for link in links if (rate := link.bytes_per_s) is not None]
-    used = sorted({index for link in links for index in (link.sender, link.receiver)})
-    if not rated or len(used) > _MOST_ENDS:
-        return []
-    place = {index: n for n, index in enumerate(used)}
-    values = np.full((len(used), len(used)), np.nan)
-    for link, rate in rated:
-        values[place[link.sender], place[link.receiver]] = rate
-    figure = make_matrix([names[index] for index in used], values, HUES["moving"], lambda rate: str(Rate(rate)))
-    about = "Rate while data moves: a row for each sender, a column for each receiver."
-    return [Matrix(title, about, figure, show_grid(numbers))]
-
-
 # ---- pipelines -------------------------------------------------------------------------------------------------------
 
 
@@ -144,15 +104,9 @@ def make_pipeline_section(summary: JobSummary) -> Section | None:
     pipeline = None if summary.waits is None else summary.waits.pipeline
     if pipeline is None:
         return None
-    length = np.maximum(np.array(pipeline.step_ns, np.float64), 1)
-    values = np.array([np.array(stage.bubble_by_step) / len(stage.ends) / length for stage in pipeline.stages])
-    names = [links_table.name_stage(pipeline, number) for number in range(len(pipeline.stages))]
-    steps = [str(number) for number in pipeline.steps]
-    figure = make_matrix(names, values, HUES["waiting"], lambda share: format_percent(share, 1), columns=steps)
-    about = "Share of the step: a row for each stage, a column for each step."
-    bubbles = Matrix("Bubble by stage and step", about, figure, show_grid(links_table.tabulate_bubbles(pipeline)))
+    tables = links_table.tabulate_pipeline(pipeline), links_table.tabulate_bubbles(pipeline)
     sentence = Paragraph(f"{links_table.describe_pipeline(summary.pipeline)}.")
-    blocks: list[Block] = [sentence, show_grid(links_table.tabulate_pipeline(pipeline)), bubbles]
+    blocks: list[Block] = [sentence, *(show_grid(table, MOST_RANKS) for table in tables)]
     lead = f"Numbers of {name_time(summary)}. In the bubble, a stage has nothing to do, because its neighbour has not"
     lead += " sent yet or none of its work is left. In a send wait, the neighbour is not ready to receive."
     return Section("pipeline", "Pipeline", lead, blocks, ["analysis/pipeline_bubble"])

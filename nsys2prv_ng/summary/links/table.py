@@ -51,11 +51,10 @@ def tabulate_node_links(links: numbers.LinkNumbers) -> Grid:
     return _tabulate("Messages between nodes", [clean_name(node) for node in links.nodes], rows)
 
 
-def tabulate_links(links: numbers.LinkNumbers, between: bool | None = None) -> Grid:
-    """Return the traffic of pairs of GPUs or ranks: of all, or those within (False) or `between` (True) nodes."""
+def tabulate_links(links: numbers.LinkNumbers) -> Grid:
+    """Return the traffic of pairs of GPUs or ranks."""
     kinds = {"GPUs" if end.gpu is not None else "ranks" for end in links.ends}
-    rows = [link for link in links.links if between in (None, link.between_nodes)]
-    return _tabulate(f"Messages between {' and '.join(sorted(kinds))}", [name_end(end) for end in links.ends], rows)
+    return _tabulate(f"Messages between {' and '.join(sorted(kinds))}", list(map(name_end, links.ends)), links.links)
 
 
 def _tabulate(caption: str, names: Sequence[str], links: Sequence[numbers.Link]) -> Grid:
@@ -255,7 +254,8 @@ def tabulate_bubbles(pipeline: PipelineNumbers) -> Grid:
         shares = [Share(stage.bubble_by_step[n], len(stage.ends) * length) for stage in pipeline.stages]
         rows.append([f"{step}", Ns(length), *shares])
     titles = [f"stage {number}" for number in range(len(pipeline.stages))]
-    return Grid(columns=make_columns("step", "length", *titles), rows=rows, more="steps")
+    columns = make_columns("step", "length", *titles)
+    return Grid(caption="Bubble by step, as a share of it", columns=columns, rows=rows, more="steps")
 
 
 _MOST_TASKS = 3

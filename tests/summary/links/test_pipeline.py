@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nsys2prv_ng.html.blocks import Matrix
+from nsys2prv_ng.html.blocks import Table
 from nsys2prv_ng.html.page import render_page
 from nsys2prv_ng.html.summary_sections.between_ranks import make_pipeline_section
 from nsys2prv_ng.reading.open_reports import Selection
@@ -358,9 +358,9 @@ def test_what_is_shown(tmp_path: Path) -> None:
     assert "would have a bubble of 27.3%" in text
     section = make_pipeline_section(found)
     assert section is not None and section.presets == ["analysis/pipeline_bubble"]
-    [matrix] = [block for block in section.blocks if isinstance(block, Matrix)]
-    assert [name for _, name in matrix.figure.labels] == [f"stage {rank} (rank {rank})" for rank in range(4)]
-    assert [tick.text for tick in matrix.figure.ticks] == ["1", "2", "3", "4", "5"]
+    *_, bubbles = [block for block in section.blocks if isinstance(block, Table)]
+    assert bubbles.titles == ["step", "length", *(f"stage {rank}" for rank in range(4))]
+    assert [row[0] for row in bubbles.rows] == ["1", "2", "3", "4", "5"]
     assert JobSummary.from_dict(json.loads(json.dumps(found.to_dict()))).waits == found.waits
 
     hostile = "`</script><img src=x onerror=hack()>"
