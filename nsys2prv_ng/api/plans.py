@@ -167,8 +167,5 @@ def choose_engine(options: calls.JobOptions, plan: Plan, folder: Path, name: str
     if name and shared != folder:  # traces of other folders may have the same name
         name += f".{hashlib.sha256(os.fsencode(resolve_links(folder))).hexdigest()[:8]}"
     kept = shared / f"{name}.parts" if name else name_new_folder(shared)
-    with (
-        announce_compilation(note),
-        DaskEngine(options.dask, kept, options.jobs, stays_after_error=bool(name), note=note) as engine,
-    ):
+    with announce_compilation(note), DaskEngine(options.dask, kept, stays_after_error=bool(name), note=note) as engine:
         yield replace(plan, engine=engine)

@@ -110,11 +110,10 @@ class JobOptions(ReadingOptions, kw_only=True):
         False,
     )
     dask: kinds.Text = Option(
-        "Work on a Dask cluster: the address of its scheduler, the scheduler file, or slurm for N jobs (--jobs) of"
-        " dask-jobqueue. The workers must share the folders of the reports and the trace.",
+        "Work on a Dask cluster: the address of its scheduler, or the scheduler file. The workers must share the"
+        " folders of the reports and the trace.",
         "",
-        keyword_help="Work on a Dask cluster: the address of its scheduler, the scheduler file, or 'slurm'.",
-        metavar="ADDRESS|FILE.json|slurm",
+        metavar="ADDRESS|FILE.json",
         shown="processes of this machine",
     )
 

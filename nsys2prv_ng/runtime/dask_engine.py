@@ -29,9 +29,8 @@ from nsys2prv_ng.runtime.parallel import Failure, LocalEngine, make_failure
 Item = TypeVar("Item")
 T = TypeVar("T")
 
-SLURM = "slurm"
-_WAIT, _WAIT_IN_QUEUE = 60, 3600
-"""Seconds to wait for a worker while there is none: a job may wait in a queue."""
+_WAIT = 60
+"""Seconds to wait for a worker while there is none."""
 _LOOK = 1
 """Seconds to wait for an answer before looking whether there are workers."""
 _MOST_DEATHS = 3
@@ -49,7 +48,6 @@ class DaskEngine:
         self,
         where: str,
         folder: Path,
-        jobs: int | None = None,
         *,
         stays_after_error: bool = False,
         note: Callable[[str], object] = lambda _: None,
@@ -57,16 +55,16 @@ class DaskEngine:
     ) -> None:
         """Connect to a scheduler.
 
-        `where`: its address, the file that it wrote (*.json), or SLURM to start `jobs` jobs with the configuration of
-        dask-jobqueue. `folder`: is made; its parent is on a file system that all workers share. While another run works
-        there, this one has a folder of its own beside it, which does not stay. `note`: is called with messages for the
-        user. `wait`: seconds that there may be no worker. Raises UsageError if it cannot connect.
+        `where`: its address, or the file that it wrote (*.json). `folder`: is made; its parent is on a file system that
+        all workers share. While another run works there, this one has a folder of its own beside it, which does not
+        stay. `note`: is called with messages for the user. `wait`: seconds that there may be no worker. Raises
+        UsageError if it cannot connect.
         """
         self._where, self._note = where, note
-        self._wait = wait or (_WAIT_IN_QUEUE if where == SLURM else _WAIT)
+        self._wait = wait or _WAIT
         self._opened = ExitStack()
         try:
-            self._client = self._connect(where, jobs, self._wait)
+            self._client = self._connect(where, self._wait)
             if not self._client.nthreads():
                 self._note_wait()
             self._client.wait_for_workers(1, timeout=self._wait)
@@ -88,22 +86,12 @@ class DaskEngine:
     def _note_wait(self) -> None:
         self._note(f"waiting for workers of {self._where}, {self._wait:g} s at most")
 
-    def _connect(self, where: str, jobs: int | None, wait: float) -> Any:
+    def _connect(self, where: str, wait: float) -> Any:
         try:
             import distributed
         except ImportError:
             raise UsageError("needs Dask: pip install 'nsys2prv-ng[cluster]'", parameter="dask", value=where) from None
         self._opened.enter_context(_silence_dask())
-        if where == SLURM:
-            try:
-                from dask_jobqueue import SLURMCluster
-            except ImportError:
-                raise UsageError(
-                    "needs dask-jobqueue: pip install 'nsys2prv-ng[cluster]'", parameter="dask", value=where
-                ) from None
-            cluster = self._opened.enter_context(SLURMCluster())
-            cluster.scale(jobs=jobs or 1)
-            return self._opened.enter_context(distributed.Client(cluster, timeout=wait))
         address = _read_address(where) if where.endswith(".json") else where
         try:
             distributed.comm.get_address_host_port(address)
