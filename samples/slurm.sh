@@ -25,7 +25,8 @@ CAPTURE_RANGE=no
 DELAY=
 DURATION=
 # Options of nsys for all tasks, and more options for the first task of each node. An option of the latter that does not
-# work on a node is dropped there.
+# work on a node is dropped there. For Python: --python-sampling=true --python-sampling-frequency=1000 shows its functions,
+# python-gil in --trace which threads wait for its lock. For other programs: --sample=process-tree --backtrace=dwarf.
 PROFILE=(--trace="cuda,nvtx,osrt,mpi" --sample=none --cpuctxsw=none)
 PROFILE_OF_NODE=(--gpu-metrics-devices=all --nic-metrics=lf)
 # Modules to load, and the virtual environment that has nsys2prv-ng.

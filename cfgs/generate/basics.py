@@ -33,7 +33,7 @@ from cfgs.generate.shared import (
     sampled_functions,
 )
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.paraver import palette
+from nsys2prv_ng.paraver import families, palette
 from nsys2prv_ng.paraver.value_tables import COMMUNICATION_CLASSES
 
 BASICS = Folder("basics")
@@ -177,15 +177,32 @@ For samples taken while GPUs are idle see analysis/sampled_while_gpu_idle.
     menu="What does the host do?",
 )
 
+_called_python = Window("Functions of libraries that it called", NAMES, events=only(types.CALLED_PYTHON))
+_sampled_python = Window("Sampled Python functions", NAMES, events=only(types.SAMPLED_PYTHON[0]))
 BASICS.add(
     "sampled_python",
     "Python samples of each host thread by function, over time",
     """
-The window shows the function of the last sample, with its file. Callers (event types "Sampled Python functions (depth
-n)") are in the trace down to --stack-depth.
+First window: the innermost function of the program in the last sample, with its file. Second window: the function of a
+library that it called. Third window: the function that ran. Callers (event types "Sampled Python functions (depth n)")
+are in the trace down to --stack-depth.
 Needs --python-sampling=true when profiling.
 """,
-    Window("Sampled Python functions", NAMES, events=only(types.SAMPLED_PYTHON[0])),
+    Window("Python functions of the program", NAMES, events=only(types.PROGRAM_PYTHON)),
+    _called_python,
+    _sampled_python,
+    hidden_first=(_called_python, _sampled_python),
+    menu="What does the host do?",
+)
+
+BASICS.add(
+    "gil",
+    "Threads of Python that hold or wait for its lock (GIL)",
+    """
+Only one thread of a process holds the lock: the others wait for it, or do without it, as within CUDA and system calls.
+Needs --trace=python-gil when profiling.
+""",
+    names("Python's lock (GIL)", only(families.make_nvtx_range(families.GIL_DOMAIN), families.NVTX_GIL)),
     menu="What does the host do?",
 )
 

@@ -1,4 +1,7 @@
-"""Finds what host threads were in over time: the innermost NVTX push/pop range and the outermost call."""
+"""Finds what host threads were in over time: the innermost NVTX push/pop range and the outermost call.
+
+A wait for Python's lock, the GIL, counts as a call of the OS runtime: within it, the thread is in one.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost
 from nsys2prv_ng.intervals.step_functions import StepFunction, fill_steps, make_row_steps
 from nsys2prv_ng.objects.places import Thread
 from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.reading.opened_events import OpenedEvents, load_nvtx_ranges, load_opened_events, number_lines
 from nsys2prv_ng.reading.read_reports import ReportRecords
@@ -106,6 +110,10 @@ def _list_calls(report: ReportRecords, cuda: OpenedEvents, store: Store) -> Call
     for kind, (events, event_types) in enumerate(parts):
         for line, index in number_lines(events, event_types, names):
             columns.append((events.place[line], events.begin[line], events.end[line], index, np.full_like(line, kind)))
+    gil = load_nvtx_ranges(report, store, lambda domain: domain == families.GIL_DOMAIN)
+    gil = gil.select(np.isin(gil.key, [n for n, (_, name) in enumerate(gil.keys) if name == families.GIL_WAIT]))
+    columns.append((gil.place, gil.begin, gil.end, *(np.full_like(gil.line, n) for n in (len(names), SYSTEM_CALL))))
+    names.append(families.GIL_WAIT)
     place, begin, end, name, source = (np.concatenate(column) for column in zip(*columns, strict=True))
     return CallEvents(place, begin, end, name, source, names, _SOURCES)
 

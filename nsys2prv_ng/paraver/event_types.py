@@ -265,8 +265,15 @@ def _make_levels(first: int, label: str, source: str, names: str) -> tuple[Event
 SAMPLED_FUNCTIONS = _make_levels(30000000, "Sampled functions", source_names.CPU_SAMPLES, "functions")
 """Types by depth: 0 is the function that ran, 1 its caller."""
 SAMPLED_MODULE = EventType(30000200, "Sampled module", source_names.CPU_SAMPLES, names="modules")
+SAMPLED_PROGRAM = EventType(30000201, "Sampled function of the program", source_names.CPU_SAMPLES, names="functions")
+"""The innermost function of a sample whose module is no shared library."""
 SAMPLED_PYTHON = _make_levels(30000300, "Sampled Python functions", source_names.NVTX, "python_functions")
 """Types by depth, likewise. Extrae has no such types."""
+PROGRAM_PYTHON = EventType(
+    30000400, "Sampled Python function of the program", source_names.NVTX, names="python_functions"
+)
+"""The innermost function of a sample whose file is not one of a library."""
+CALLED_PYTHON = EventType(30000401, "Function of a library that it called", source_names.NVTX, names="python_libraries")
 _CALLS = ", ".join((source_names.CUDA_API, source_names.OS_RUNTIME, source_names.SYSTEM_CALLS))
 CALLERS = tuple(
     EventType(70000000 + level, f"Caller at level {level}", _CALLS, names="functions")

@@ -131,8 +131,11 @@ NVTX_BLOCK = 100
 NVTX_DEFAULT = 9600
 NVTX_NCCL = 9500
 NVTX_FIRST_NAMED = 9700
+NVTX_GIL = 81100
 NCCL_DOMAIN = "NCCL"
-NVTX_RESERVED = {"": NVTX_DEFAULT, NCCL_DOMAIN: NVTX_NCCL, "neSmiK": 81000}
+GIL_DOMAIN, GIL_WAIT = "GIL Trace", "Waiting for GIL"
+"""What nsys calls the domain of `--trace=python-gil`, and its ranges in which a thread of Python waits for the lock."""
+NVTX_RESERVED = {"": NVTX_DEFAULT, NCCL_DOMAIN: NVTX_NCCL, "neSmiK": 81000, GIL_DOMAIN: NVTX_GIL}
 NVTX_LANES = 40
 NVTX_GPU_LANES = 16
 _PUSH_POP = 0
@@ -221,8 +224,8 @@ def make_nvtx_on_gpu(domain: str, lane: int) -> EventType:
 def assign_nvtx_bases(domains: Iterable[str], known: Mapping[str, int] | None = None) -> dict[str, int]:
     """Return the first number of each domain's block. The same set of domain names gives the same numbers.
 
-    The default domain, NCCL and neSmiK keep nsys2prv's numbers, and `known` domains their numbers. The others follow
-    from 9700 in name order and skip numbers that are taken.
+    The default domain, NCCL and neSmiK keep nsys2prv's numbers, the GIL trace has its own, and `known` domains keep
+    theirs. The others follow from 9700 in name order and skip numbers that are taken.
     """
     bases = {**(known or {}), **NVTX_RESERVED}
     taken = set(bases.values())

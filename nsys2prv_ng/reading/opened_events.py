@@ -276,14 +276,14 @@ class NvtxRanges:
 
 
 def is_program_domain(domain: str) -> bool:
-    """Return whether ranges of a domain are ranges of the program: ranges of NCCL are its calls."""
-    return domain != families.NCCL_DOMAIN
+    """Return whether ranges of a domain are the program's: ranges of NCCL are its calls, those of the GIL its waits."""
+    return domain not in (families.NCCL_DOMAIN, families.GIL_DOMAIN)
 
 
 def load_nvtx_ranges(
     report: ReportRecords,
     store: Store,
-    is_wanted: Callable[[str], bool] = lambda domain: True,
+    is_wanted: Callable[[str], bool] = lambda domain: domain != families.GIL_DOMAIN,
     *,
     with_start_end: bool = False,
 ) -> NvtxRanges:

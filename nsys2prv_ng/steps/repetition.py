@@ -53,7 +53,7 @@ class Repetitions(NamedTuple):
     repeats: int
 
 
-_OF_LIBRARIES = frozenset((families.NCCL_DOMAIN, "CCCL", "TSL"))
+_OF_LIBRARIES = frozenset((families.NCCL_DOMAIN, families.GIL_DOMAIN, "CCCL", "TSL"))
 """Domains whose ranges are calls of libraries: of NCCL, of CUB and Thrust (hf-base), of XLA (jax-1)."""
 
 _Loaded = dict[int, LaunchedWork]

@@ -12,7 +12,7 @@ from nsys2prv_ng.summary.answer.trust import describe_limits
 from nsys2prv_ng.summary.efficiency import windows
 from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, Losses, StepNumbers
 from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency
-from nsys2prv_ng.summary.gpus.table import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus
+from nsys2prv_ng.summary.gpus.table import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus, tabulate_samples
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.table import tabulate_flops, tabulate_kernels, tabulate_slow_modes
 from nsys2prv_ng.summary.links.table import list_link_tables, tabulate_link_metrics, tabulate_pipeline
@@ -133,6 +133,7 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         layout.format_grid(tabulate_gpus(summary.gpus), width, MOST_GPUS),
         layout.format_grid(tabulate_gaps(summary.gpus), width, MOST_GPUS),
         layout.format_grid(tabulate_causes(summary.gpus), width),
+        layout.format_grid(tabulate_samples(summary.gpus), width),
         *_format_waits(summary, width),
         *format_path(summary, width),
         *format_efficiency(summary.efficiency, summary.steps, width),

@@ -12,7 +12,7 @@ class Place(ValueClass, kw_only=True):
     """Something that takes time: a range, a call, a kernel or its class, an NCCL function, a wait, a rank or a step."""
 
     kind: str
-    """"range", "call", "class", "function", "kernel", "copies", "wait", "rank" or "step"."""
+    """"range", "call", "class", "function", "kernel", "copies", "wait", "sampled", "rank" or "step"."""
     name: str
     ns: int | None = None
     """Time in it, over all ranks; None if the place has no time of its own."""

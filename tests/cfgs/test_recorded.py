@@ -33,10 +33,12 @@ _OPENACC = ("start", "end", "globalTid", "eventKind", "srcFile", "lineNo")
 RARE = {
     "SYSCALL": (_CALLS, [(10, 20, MAIN, 0)]),
     "NVTX_EVENTS": (
-        ("start", "eventType", "globalTid", "domainId", "text", "jsonText"),
+        ("start", "end", "eventType", "globalTid", "domainId", "text", "jsonText"),
         [
-            (1, 75, MAIN, 1, "Python Periodic Sampling", None),
-            (10, 34, MAIN, 1, "", '{"Python Periodic Sampling":{"Frames":[{"Function":0,"File":0,"Line":1}]}}'),
+            (1, None, 75, MAIN, 1, "Python Periodic Sampling", None),
+            (10, None, 34, MAIN, 1, "", '{"Python Periodic Sampling":{"Frames":[{"Function":0,"File":0,"Line":1}]}}'),
+            (1, None, 75, MAIN, 2, "GIL Trace", None),
+            (10, 20, 59, MAIN, 2, "Waiting for GIL", None),
         ],
     ),
     "UCP_EVENTS": (_UCX, [(10, 20, MAIN, 0)]),

@@ -20,6 +20,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus import activity as gpu_activity
 from nsys2prv_ng.analysis.gpus.queued import Waiting, list_ended, name_waits
+from nsys2prv_ng.analysis.gpus.samples import NO_SAMPLES, Samples, count_samples, find_samples
 from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges, map_main_threads
 from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, sum_table, take_rows
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
@@ -38,7 +39,7 @@ from nsys2prv_ng.text.calls import LOADS
 class GpuTime(NamedTuple):
     """Time of a GPU by activity, its gaps, and their causes as `sum_causes` returns them; None if none is known.
 
-    `longest_at`: start of the longest gap (ns, on the common clock).
+    `longest_at`: start of the longest gap (ns, on the common clock). `sampled`: as `count_samples` returns it.
     """
 
     activity: gpu_activity.Activity = gpu_activity.NO_ACTIVITY
@@ -46,6 +47,7 @@ class GpuTime(NamedTuple):
     longest_ns: int = 0
     longest_at: int | None = None
     causes: Table | None = None
+    sampled: Table | None = None
 
 
 def measure_gpu_times(job: Job, devices: gpu_activity.Devices) -> dict[int, GpuTime]:
@@ -69,21 +71,29 @@ def sum_gpu_times(job: Job, run: Run, gaps: gpu_activity.Gaps, pieces: IdlePiece
     `gaps`: of these GPUs, with all that have a part in the time that numbers cover; `pieces`: of these gaps.
     """
     causes = sum_causes(job, gaps, pieces) if knows_causes(job) else None
+    sampled = count_samples(job, gaps.row, pieces.samples, pieces.names)
     shown = gaps.cut(job.scope.measured)
     return {
-        row: _make_time(activity, shown.take(np.flatnonzero(shown.row == row)), causes, row)
+        row: _make_time(activity, shown.take(np.flatnonzero(shown.row == row)), causes, row)._replace(
+            sampled=_take_row(sampled, row)
+        )
         for row, activity in gpu_activity.measure_activity(job, run).items()
     }
 
 
 def _make_time(activity: gpu_activity.Activity, gaps: gpu_activity.Gaps, causes: Table | None, row: int) -> GpuTime:
     if causes is not None:
-        causes = take_rows(drop_columns(causes, "row"), causes["row"] == row)
+        causes = _take_row(causes, row)
     if not gaps.row.size:
         return GpuTime(activity, causes=causes)
     length = gaps.end - gaps.begin
     longest = int(np.argmax(length))
     return GpuTime(activity, int(length.size), int(length[longest]), int(gaps.begin[longest]), causes)
+
+
+def _take_row(table: Table, row: int) -> Table:
+    """Return the rows of a table that are of one GPU."""
+    return take_rows(drop_columns(table, "row"), table["row"] == row)
 
 
 # ---- causes of idleness ----------------------------------------------------------------------------------------------
@@ -118,6 +128,7 @@ class IdlePieces(NamedTuple):
     call: IntArray
     next: IntArray
     names: list[str]
+    samples: Samples
 
 
 _Columns = tuple[IntArray, ...]
@@ -132,7 +143,7 @@ def sum_causes(job: Job, gaps: gpu_activity.Gaps, pieces: IdlePieces) -> Table:
     if job.scope.measured:
         index, _, begin, end = cut_to_windows(pieces.begin, pieces.end, job.scope.measured)
         columns = {key: getattr(pieces, key)[index] for key in ("gap", *KEYS[1:])}
-        pieces = IdlePieces(begin=begin, end=end, names=pieces.names, **columns)
+        pieces = IdlePieces(begin=begin, end=end, names=pieces.names, samples=pieces.samples, **columns)
     columns = {"row": gaps.row[pieces.gap], **{key: getattr(pieces, key) for key in KEYS[1:]}}
     in_gap = sum_table({**columns, "gap": pieces.gap, "ns": pieces.end - pieces.begin}, [*KEYS, "gap"])
     sums = sum_table({**drop_columns(in_gap, "gap"), "gaps": np.ones_like(in_gap["gap"])}, KEYS)
@@ -150,20 +161,27 @@ def knows_causes(job: Job) -> bool:
 def split_gaps(job: Job, devices: gpu_activity.Devices, group: Sequence[int], gaps: gpu_activity.Gaps) -> IdlePieces:
     """Split the gaps of GPUs by their causes. `group`: the indices of all reports of the GPUs."""
     names = Names()
+    samples = [NO_SAMPLES]
     if knows_causes(job):
-        parts = list(_list_parts(job, devices, group, gaps, names))
+        parts = list(_list_parts(job, devices, group, gaps, names, samples))
     else:
         parts = [_keep_whole(gaps, np.arange(gaps.row.size), UNKNOWN)]
     columns = {
         key: np.concatenate(each) for key, each in zip(IdlePieces._fields, zip(*parts, strict=True), strict=False)
     }
-    return IdlePieces(**columns, names=names.texts)
+    sampled = Samples(*(np.concatenate(column) for column in zip(*samples, strict=True)))
+    return IdlePieces(**columns, names=names.texts, samples=sampled)
 
 
 def _list_parts(
-    job: Job, devices: gpu_activity.Devices, group: Sequence[int], gaps: gpu_activity.Gaps, names: Names
+    job: Job,
+    devices: gpu_activity.Devices,
+    group: Sequence[int],
+    gaps: gpu_activity.Gaps,
+    names: Names,
+    samples: list[Samples],
 ) -> Iterator[_Columns]:
-    """Yield the pieces of gaps by their causes, each gap once."""
+    """Yield the pieces of gaps by their causes, each gap once; add the samples of the threads."""
     left = np.arange(gaps.row.size)
     if job.scope.windows:
         is_cut = np.isin(gaps.end, [high for _, high in job.scope.windows])
@@ -182,6 +200,7 @@ def _list_parts(
         followed = find_next(report, calls, launches, begin, returned, end, job.store)
         host = Host(report, calls, gap[late], begin[late], returned[late], launches.thread[late], followed[late])
         yield from _split_by_host(host, names, job.store)
+        samples += find_samples(host.report, host.gap, host.begin, host.end, host.thread, names, job.store)
         waiting = Waiting(gap[queued], returned[queued], end[queued], launches.place[queued])
         yield _make_columns(name_waits(job, index, waiting, ended, names), QUEUED)
         left = np.setdiff1d(left, gap)

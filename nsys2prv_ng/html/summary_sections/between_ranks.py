@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nsys2prv_ng.html.blocks import MOST_RANKS, MOST_ROWS, Block, Paragraph, Section, show_grid
 from nsys2prv_ng.summary.answer.trust import describe_limits
-from nsys2prv_ng.summary.gpus.table import tabulate_causes, tabulate_gaps, tabulate_gpus
+from nsys2prv_ng.summary.gpus.table import tabulate_causes, tabulate_gaps, tabulate_gpus, tabulate_samples
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.links import table as links_table
 from nsys2prv_ng.summary.links.numbers import MPI, NCCL, NVLINK, PCIE
@@ -48,6 +48,7 @@ def make_gap_section(summary: JobSummary, pictures: Pictures) -> Section | None:
         return None
     gaps, causes = tabulate_gaps(gpus, pictures.shift_ns), tabulate_causes(summary.gpus)
     grids = [(tabulate_gpus(gpus), MOST_RANKS), (gaps, MOST_RANKS), (causes, MOST_ROWS)]
+    grids.append((tabulate_samples(summary.gpus), MOST_ROWS))
     blocks = [show_grid(grid, most) for grid, most in grids if grid.rows]
     lead = f"Numbers of {name_time(summary)}. In a gap, a GPU runs nothing between two operations."
     return Section("gaps", "Idle GPUs", lead, blocks, ["analysis/gpu-gaps", "analysis/gap_histogram"])

@@ -208,6 +208,7 @@ def read_samples(reader: ReportReader) -> Result:
         no_name = np.zeros(chain.size, np.int64)
         pairs.append(make_name_pair(reader.labels, types.SAMPLED_FUNCTIONS[0], no_name, [NO_CHAIN], missing))
     pairs += host_calls.find_modules(reader, chains, chain, types.SAMPLED_MODULE)
+    pairs += host_calls.find_functions(reader, host_calls.read_program_frames(reader), chain, (types.SAMPLED_PROGRAM,))
     result.records.append(make_events(reader.places.observed_threads(thread[rows]), time[rows], pairs))
     return result
 

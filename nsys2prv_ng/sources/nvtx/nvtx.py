@@ -4,9 +4,6 @@ Push/pop ranges nest on their thread. Start/end ranges may not, so they have lan
 range takes the first lane that is free on its thread. PyTorch writes a number into each text; the number is cut off and
 becomes an event.
 
-nsys's samples of Python are marks in a separate domain, with the functions on the stack as JSON: `Frames` starts with
-the innermost one. `Function` and `File` are ids of names, as everywhere in the export.
-
 On a stream, a range lasts from the first to the last operation that it launched there. An operation belongs to the
 ranges that were open on the thread of its call when the call started (the definition of NVIDIA's nvtx_gpu_proj_trace).
 So the kernels of PyTorch's autograd threads belong to ranges on these threads.
@@ -18,8 +15,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import combine_columns, encode_rows, find_distinct, find_distinct_rows, sort_nested
@@ -27,7 +22,6 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.intervals.nesting import find_innermost, mark_crossing
 from nsys2prv_ng.objects.tree import ObjectTree
-from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.load_cost import LoadCost
@@ -39,6 +33,7 @@ from nsys2prv_ng.sources.cuda.stream_operations import LAUNCH_TABLES
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
 from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, NvtxEvents, read_sequence_numbers
 from nsys2prv_ng.sources.nvtx.flops import count_flops
+from nsys2prv_ng.sources.nvtx.python_samples import PYTHON_DOMAIN, read_functions
 from nsys2prv_ng.sources.shared import reasons, report_reader
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.source import NO_END, EventRows, JoinInput, JoinResult, Result, Source
@@ -166,53 +161,12 @@ class _DomainWriter:
         if self.domain != families.NCCL_DOMAIN:  # the source `nccl` reads NCCL's JSON
             json = report_reader.read_texts(self.reader, self.columns, rows, "jsonText", "jsonTextId")
             if self.domain == PYTHON_DOMAIN:
-                pairs += _read_functions(self.reader, json)
+                pairs += read_functions(self.reader, json)
             elif json.null_count < len(json):
                 index, texts = report_reader.encode_texts(json)
                 event_type = families.make_nvtx_json_payload(self.domain)
                 pairs.append(make_name_pair(self.labels, event_type, index, texts, index >= 0))
         return pairs
-
-
-# ---- samples of Python -----------------------------------------------------------------------------------------------
-
-
-PYTHON_DOMAIN = "Python Periodic Sampling"
-_FRAME_START = '{"Function":'
-_FRAME = r'^(?P<function>[0-9]{1,18}),"File":(?P<file>[0-9]{1,18})[,}]'
-
-
-def _read_functions(reader: ReportReader, texts: pa.Array) -> list[Pair]:
-    """Return the functions in the JSON of n samples: one pair for each level of the stacks."""
-    split = pc.split_pattern(texts.cast(pa.string()).fill_null(""), _FRAME_START)
-    parts, number = split.flatten(), pc.list_value_length(split).to_numpy()
-    before = np.cumsum(number) - number  # index of the part before the first frame of each sample
-    pairs = []
-    for level, event_type in enumerate(types.SAMPLED_PYTHON[: reader.options.stack_depth]):
-        samples = np.flatnonzero(number > level + 1)
-        if not samples.size:
-            break
-        frames = pc.extract_regex(parts.take(pa.array(before[samples] + 1 + level)), _FRAME)
-        function, file = (_parse_integers(pc.struct_field(frames, name)) for name in ("function", "file"))
-        known = function != NULL
-        value = np.zeros(len(texts), np.int64)
-        value[samples[known]] = _register_names(reader, function[known], file[known], event_type.names)
-        if known.any():
-            pairs.append(Pair(reader.labels.handle(event_type), value, value > 0))
-    return pairs
-
-
-def _parse_integers(column: pa.Array) -> IntArray:
-    """Return the integers in a column of texts; NULL for a missing text."""
-    return np.asarray(pc.fill_null(pc.cast(column, pa.int64()), NULL).to_numpy(zero_copy_only=False), np.int64)
-
-
-def _register_names(reader: ReportReader, function: IntArray, file: IntArray, space: str) -> IntArray:
-    """Return the ids of names `function (file)`, without the file's folders, which may differ between ranks."""
-    codes, pairs = find_distinct_rows(function, file)
-    names, files = (reader.strings(np.array(ids, np.int64)) for ids in zip(*pairs, strict=True))
-    labels = [f"{name} ({path.rpartition('/')[2]})" for name, path in zip(names, files, strict=True)]
-    return reader.labels.name_ids(space, labels)[codes]
 
 
 SOURCE = Source(
@@ -248,7 +202,7 @@ def read_on_gpu(reader: ReportReader) -> Result:
     if not reader.columns(nvtx_events.NVTX).rows or not reader.columns(gpu.CALLS.name).rows:
         return result
     events, launched = reader.once(nvtx_events.read_nvtx_events), find_launched(reader)
-    for domain in sorted(events.selected):
+    for domain in sorted(events.selected - {families.GIL_DOMAIN}):  # it launches nothing
         projections = [project(events, rows, launched) for rows in events.find_nesting_sets(domain)]
         _write_on_gpu(reader, result, events, domain, projections)
     return result

@@ -120,6 +120,8 @@ _NO_NAME = re.compile(r"(0x[0-9a-fA-F]*)?")
 # the profiler. A user wants the caller of cudaMalloc, not its internals.
 _CUDA_MODULE = re.compile(r"(.*/)?(libcuda|libcudart|libcupti|libToolsInjection\w*)(-[0-9a-f]+)?\.so[.\d]*")
 _CUDA_INSIDE = re.compile(r"cudart::.*|__cudart\w*")
+_CUDA_LINKED = re.compile(rf"{_CUDA_INSIDE.pattern}|cu(da)?[A-Z].*")
+_PROGRAM = re.compile(r"(.*/)?(?!python|.*\.so\b|.*\.ko\b)[^/\[\]()]+")
 _BRACKETS = re.compile(r"\[(.*)\]|\((.*)\)")
 
 
@@ -173,6 +175,24 @@ def read_chains(reader: ReportReader, table: Table) -> list[Frames]:
         return np.flatnonzero((depth >= first) & (depth < end) & (block["id"] != NULL))
 
     return [part._replace(level=part.level - first) for part in _read(reader, table, find_within)]
+
+
+def read_program_frames(reader: ReportReader) -> list[Frames]:
+    """Read the innermost named frame of each chain of samples that is of a program: no library, and not Python's.
+
+    CUDA's runtime may be linked into the program.
+    """
+    modules = _find_ids(reader, SAMPLE_CHAINS, _PROGRAM.fullmatch)
+    linked = _find_ids(reader, SAMPLE_CHAINS, _CUDA_LINKED.fullmatch)
+
+    def find_of_program(block: Columns) -> IntArray:
+        is_program = np.isin(block["module"], modules) & ~np.isin(block["symbol"], linked)
+        return np.flatnonzero((block["id"] != NULL) & is_program)
+
+    frames = _concatenate(_read(reader, SAMPLE_CHAINS, find_of_program))
+    frames = frames.select(~frames.unnamed)
+    rows, level = _take_innermost(frames.chain, frames.level, 1)
+    return [frames.select(rows)._replace(level=level)]
 
 
 def read_cuda_chains(reader: ReportReader, names: Iterable[str]) -> list[Frames]:

@@ -8,11 +8,12 @@ from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.steps.numbered_names import OTHER_WORK, number_step
 from nsys2prv_ng.summary.answer import slow_steps
 from nsys2prv_ng.summary.answer.bottlenecks import COPIES, START_UP, TRANSFER, Bottleneck
-from nsys2prv_ng.summary.answer.case import HALF, Case, count_operator_ranges
+from nsys2prv_ng.summary.answer.case import HALF, HOST_BOUND, Case, count_operator_ranges
 from nsys2prv_ng.summary.answer.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.answer.judge import choose_variant, classify, find_close
 from nsys2prv_ng.summary.answer.remedies import Tried, list_remedies
 from nsys2prv_ng.summary.answer.rules import copies_communicate
+from nsys2prv_ng.summary.answer.sampled import describe_preset, list_options
 from nsys2prv_ng.summary.answer.stragglers import describe_stragglers, find_stragglers, is_minor
 from nsys2prv_ng.summary.answer.trust import describe_start_up, list_doubts
 from nsys2prv_ng.summary.efficiency.numbers import StepNumbers
@@ -40,6 +41,7 @@ SECTIONS = {
     "analysis/pipeline_bubble": "Pipeline",
     "basics/memory_operations": "Ranges, copies and calls",
     "basics/unified_memory": "Ranges, copies and calls",
+    "basics/gil": "Ranges, copies and calls",
     "analysis/gpu-gaps": "Idle GPUs",
     "analysis/queue_delay": "Idle GPUs",
     "views/cuda_activities": "Kernels",
@@ -84,7 +86,8 @@ def answer(summary: JobSummary) -> Verdict:
             _state("GAIN", gain, *evidence),
             *(_state("TRY", each.remedy.hint, "remedies") for each in tried),
             _state("TRY", "" if _is_enough(tried, share, hint) else hint + _hint_at_other(case, bottleneck, gains)),
-            _state("SEE", f'"{SECTIONS[bottleneck.preset]}" (--html); {see}'),
+            _state("TRY", list_options(case) if bottleneck.bound == HOST_BOUND and not bottleneck.unknown else ""),
+            _state("SEE", f'"{SECTIONS[bottleneck.preset]}" (--html); {see}{describe_preset(case, places)}'),
         ]
         if bottleneck.doubt:  # the first line has this doubt
             doubts = [doubt for doubt in doubts if doubt.evidence != list(bottleneck.doubt)]

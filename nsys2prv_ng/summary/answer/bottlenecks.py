@@ -418,6 +418,18 @@ INSTRUMENTED = _refine(
     doubt=("ranges",),
     hint="capture again without NVTX ranges of operators (emit_nvtx, --pytorch=autograd-nvtx): they slow the host",
 )
+GIL = _refine(
+    HOST,
+    rules.waits_for_gil,
+    key="GIL",
+    title="Threads wait for Python's lock (GIL)",
+    rule="host-bound or launch-bound, and on average at least half a thread of each process waits for the GIL",
+    sentence="GPUs idle {share} of {whole} while one thread at a time launches{waits}",
+    places=where.find_gil,
+    hint="let fewer threads launch more at once: batch their work, or use a process for each",
+    preset="basics/gil",
+    evidence=("efficiency", "gpus", "calls"),
+)
 HOST_ALLOCATES = _refine(
     HOST,
     rules.allocates,

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from functools import cached_property
 
+from nsys2prv_ng.paraver.families import GIL_WAIT
 from nsys2prv_ng.paraver.value_tables import BY_NCCL, communicates
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
@@ -228,6 +229,11 @@ class Case(ValueClass):
         """Idle time (ns) of GPUs while the host was late, by call, "" for none."""
         return sum_by_key((call, ns) for (_, call), (ns, _) in self.host_gaps.items())
 
+    @property
+    def gil_ns(self) -> int:
+        """How long threads waited for Python's lock (GIL), over all threads."""
+        return sum(call.total_ns for call in self.summary.calls if call.name == GIL_WAIT)
+
     @cached_property
     def host_causes(self) -> dict[HostCause, CauseTime]:
         """Why hosts launched late, as far as reports show it, the longest time first."""
@@ -278,7 +284,12 @@ def find_rank(scenario: Scenario) -> int | None:
 
 def is_launch(change: Change) -> bool:
     """Return whether a change is one of a launch call."""
-    return change.target == what.CALL and change.name.startswith(_LAUNCHES)
+    return change.target == what.CALL and is_launch_call(change.name)
+
+
+def is_launch_call(name: str) -> bool:
+    """Return whether a call launches kernels or graphs."""
+    return name.startswith(_LAUNCHES)
 
 
 def is_worth(scenario: Scenario) -> bool:

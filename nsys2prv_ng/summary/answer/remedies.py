@@ -138,6 +138,13 @@ REMEDIES = (
         applies=lambda case: _find_decode(case) is not None,
         measure_idle=lambda case: _measure_idle_kind(_find_decode(case)),
     ),
+    Remedy(
+        key="gil",
+        title="fewer waits for Python's lock",
+        hint="let fewer threads launch more at once: batch their requests, a process for each, CUDA graphs",
+        applies=rules.waits_for_gil,
+        measure_idle=lambda case: 0 if case.losses is None else case.losses.host_ns,
+    ),
 )
 """All remedies."""
 

@@ -330,6 +330,14 @@ def opens_operator_ranges(case: Case) -> bool:
     return case.host_calls.total() > 0 and count_operator_ranges(case.summary) > 0
 
 
+def waits_for_gil(case: Case) -> bool:
+    """Return whether threads of Python wait for its lock: half a thread of each process or more, on average.
+
+    Half is a choice: in both programs `server`, whose threads launch one at a time, it is more than one.
+    """
+    return case.window is not None and case.gil_ns >= HALF * case.window.numbers.window_ns * case.summary.users[1] > 0
+
+
 def allocates(case: Case) -> bool:
     """Return whether hosts mostly allocated or freed memory while GPUs were idle."""
     return are_most([call for call in case.host_calls if call.startswith(ALLOCATOR_CALLS)], case.host_calls)

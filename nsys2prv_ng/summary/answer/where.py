@@ -16,6 +16,7 @@ from nsys2prv_ng.steps.numbered_names import is_step
 from nsys2prv_ng.summary.answer import slow_steps, stragglers
 from nsys2prv_ng.summary.answer.case import HALF, Case, is_launch
 from nsys2prv_ng.summary.answer.rules import FUSIBLE, HOST_MEMORY
+from nsys2prv_ng.summary.answer.sampled import find_functions
 from nsys2prv_ng.summary.gpus.host_causes import LOADING
 from nsys2prv_ng.summary.links.table import describe_pipeline
 from nsys2prv_ng.summary.memory.numbers import MemoryOperationNumbers
@@ -160,7 +161,8 @@ def find_unclassified(case: Case) -> Found:
 
 
 def find_host(case: Case) -> Found:
-    """Return what hosts were in while GPUs were idle: ranges, or calls if ranges say little."""
+    """Return what hosts were in while GPUs were idle: ranges, or calls if ranges say little, and sampled functions."""
+    functions, sampled = find_functions(case)
     step = slow_steps.name_step_range(case.summary)
     gaps = [("" if is_step(name, step) else name, call, ns) for (name, call), (ns, _) in case.host_gaps.items()]
     by_range = sum_by_key((name, ns) for name, _, ns in gaps)
@@ -176,9 +178,13 @@ def find_host(case: Case) -> Found:
     if in_ranges < max(_LEAST_SHARE * whole, in_calls) or 2 * by_range[""] > whole:
         if not calls or 2 * case.host_calls[""] > whole:
             calls[""] = case.host_calls[""]
+        if sampled and "" in calls:
+            return functions, sampled + causes
         places, text = _describe("call", calls, whole, case.whole, share=idle)
-        return places, text + causes
+        return [*places, *functions], "; ".join(filter(None, [text, sampled])) + causes
     places, text = _describe("range", ranges, whole, case.whole, share=idle)
+    if sampled:
+        return [*places, *functions], f"{text}; {sampled}{causes}"
     main = [(call, ns) for (name, call), ns in of_range.items() if name == places[0].name]
     call, ns = max(main, key=lambda item: item[1])
     inside = describe_call(call) if call else OUTSIDE_CALLS
@@ -196,6 +202,13 @@ def _describe_causes(case: Case, whole: int, share: float) -> str:
             often = f" ({time.gaps:,})" if cause == LOADING else ""
             texts.append(f"; {format_percent(round(time.ns * share), whole)} {cause.words}{often}{inside}")
     return "".join(texts)
+
+
+def find_gil(case: Case) -> Found:
+    """Return how many threads wait for Python's lock, and what hosts were in while GPUs were idle."""
+    places, text = find_host(case)
+    whole = 0 if case.window is None else case.window.numbers.window_ns
+    return places, f"{format_time(case.gil_ns)} of waiting for it in {format_time(whole)}; {text}"
 
 
 def find_queued(case: Case) -> Found:

@@ -9,9 +9,9 @@ import numpy as np
 from nsys2prv_ng.analysis.gpus.activity import Devices, PeakMemory, find_peak_memory
 from nsys2prv_ng.analysis.gpus.metrics import MetricSums
 from nsys2prv_ng.analysis.gpus.times import GpuTime
-from nsys2prv_ng.arrays.groups import Table, encode_key, make_rows
+from nsys2prv_ng.arrays.groups import Table, encode_key, make_rows, take_rows
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.summary.gpus.numbers import Cause, GpuMetricNumbers, GpuNumbers
+from nsys2prv_ng.summary.gpus.numbers import Cause, GpuMetricNumbers, GpuNumbers, Sampled
 
 
 def list_gpus(job: Job, devices: Devices, times: Mapping[int, GpuTime]) -> list[GpuNumbers]:
@@ -35,6 +35,7 @@ def _make_gpu(job: Job, devices: Devices, row: int, time: GpuTime, peak: PeakMem
         longest_gap_ns=time.longest_ns,
         longest_gap_at_ns=None if time.longest_at is None else time.longest_at - job.scope.origin,
         idle_causes=None if time.causes is None else _list_causes(time.causes),
+        sampled=[] if time.sampled is None else _list_samples(time.sampled),
         peak_memory_bytes=None if peak is None else peak.bytes,
         peak_memory_at_ns=None if peak is None else peak.time - job.scope.origin,
     )
@@ -55,6 +56,12 @@ def list_gpu_metrics(job: Job, devices: Devices, metrics: Sequence[MetricSums]) 
         )
         for sums in metrics
     ]
+
+
+def _list_samples(samples: Table) -> list[Sampled]:
+    """Return what samples of hosts show, most samples first."""
+    order = np.lexsort([*(encode_key(samples[key]) for key in ("called", "function")), -samples["samples"]])
+    return [Sampled(**each) for each in make_rows(take_rows(samples, order))]
 
 
 def _list_causes(causes: Table) -> list[Cause]:

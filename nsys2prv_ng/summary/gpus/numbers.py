@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from nsys2prv_ng.value_class import ValueClass
 
 
@@ -38,6 +40,18 @@ class Cause(ValueClass, kw_only=True):
     gaps: int
 
 
+class Sampled(ValueClass, kw_only=True):
+    """Samples of threads that kept a GPU waiting (see analysis/gpus/samples.py), by what they were in."""
+
+    source: str
+    """"Python" or "CPU"."""
+    function: str
+    """The innermost function of the program, of Python with its file. Empty without one."""
+    called: str
+    """The function of a library that it called; in samples of a CPU, the function that ran. Empty without one."""
+    samples: int
+
+
 class GpuNumbers(ValueClass, kw_only=True):
     """A physical GPU. Its span reaches from its first operation to its last: busy and idle time add up to it."""
 
@@ -65,3 +79,5 @@ class GpuNumbers(ValueClass, kw_only=True):
     peak_memory_at_ns: int | None
     whole_graph_ns: int = 0
     """CUDA graphs that were traced as a whole and may contain NCCL kernels; not in `compute_ns`."""
+    sampled: list[Sampled] = field(default_factory=list)
+    """Most samples first; empty if nsys sampled no host, and in summaries of older versions."""

@@ -123,6 +123,21 @@ def tabulate_causes(gpus: Sequence[GpuNumbers]) -> grid.Grid:
     return grid.Grid(caption=caption, columns=columns, rows=rows, names=3)
 
 
+def tabulate_samples(gpus: Sequence[GpuNumbers]) -> grid.Grid:
+    """Return what samples of hosts show while GPUs waited for these, over all GPUs, most samples first."""
+    samples: Counter[tuple[str, str]] = Counter()
+    for each in (each for gpu in gpus for each in gpu.sampled):
+        samples[each.function, each.called] += each.samples
+    whole = samples.total()
+    rows: list[list[grid.Cell]] = [
+        [grid.Name(function or "(none of the program)"), grid.Name(called), grid.Count(count), grid.Share(count, whole)]
+        for (function, called), count in samples.most_common()
+    ]
+    columns = grid.make_columns("function of the program", "called", "samples", "share")
+    caption = "Samples of the launching threads during GPU gaps"
+    return grid.Grid(caption=caption, columns=columns, rows=rows, names=2)
+
+
 def _name_by_rank(gpus: Sequence[GpuNumbers]) -> list[str]:
     """Return a name for each GPU: its rank, if the two belong to each other only, otherwise its node and number."""
     times = Counter(rank for gpu in gpus for rank in gpu.ranks)

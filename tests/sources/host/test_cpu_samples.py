@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from tests.sources.host.host_reports import (
 from tests.spans import list_reports_with
 from tests.trace_reader import Trace
 
-FUNCTION, MODULE = 30000000, 30000200
+FUNCTION, MODULE, OF_PROGRAM = 30000000, 30000200, 30000201
 NO_CALL, NO_TASK = "its thread made no traced call", "its process made no traced call"
 SAMPLES = ("COMPOSITE_EVENTS", "id start cpu threadState globalTid cpuCycles")
 CHAINS = ("SAMPLING_CALLCHAINS", "id symbol module unresolved stackDepth")
@@ -44,6 +45,14 @@ def shown(symbol: str, module: str, unresolved: int | None) -> str:
     if unresolved == 1 or symbol.startswith("0x") or not symbol:
         return f"({file.strip('[]')})"
     return f"({symbol[1:-1]})" if symbol[0] == "[" and symbol[-1] == "]" else symbol
+
+
+def is_of_program(symbol: str, module: str, unresolved: int | None) -> bool:
+    """Whether a frame is a function of the program: not of a library, of Python, or of CUDA's runtime within it."""
+    file = module.split("/")[-1]
+    is_file = not (set("[]()") & set(file) or ".so" in file or ".ko" in file or file.startswith("python"))
+    is_cuda = symbol.startswith(("cudart::", "__cudart")) or re.match("cu(da)?[A-Z]", symbol) is not None
+    return is_file and not is_cuda and unresolved != 1 and symbol != "" and not symbol.startswith("0x")
 
 
 def points(trace: Trace, utc: int, start: int) -> list[tuple[int, int, ShownLabels]]:
@@ -84,6 +93,12 @@ def test_samples_of_a_report_are_all_there(path: Path, depth: int, tmp_path: Pat
             labels[sample][FUNCTION + level] = shown(symbol, module, unresolved)
             if level == 0:
                 labels[sample][MODULE] = module.split("/")[-1].strip("[]")
+        for sample, symbol, module, unresolved in connection.execute(
+            """SELECT c.id, s.value, m.value, unresolved FROM SAMPLING_CALLCHAINS c
+            JOIN StringIds s ON s.id = symbol JOIN StringIds m ON m.id = module ORDER BY c.id, stackDepth DESC"""
+        ):
+            if is_of_program(symbol, module, unresolved):  # the innermost one is the last
+                labels[sample][OF_PROGRAM] = symbol
     connection.close()
 
     options = SourceOptions(osrt_min=0, stack_depth=depth)
@@ -101,7 +116,7 @@ def test_samples_of_a_report_are_all_there(path: Path, depth: int, tmp_path: Pat
     expected = [(rows[thread], time, labels[sample]) for sample, time, thread in with_caller]
     assert comparable(points(trace, utc, summary.start_utc_ns)) == comparable(expected)
     assert {t for _, _, s in expected for t in s} <= set(trace.types)
-    deepest = max((t - FUNCTION for _, _, s in expected for t in s if t != MODULE), default=0)
+    deepest = max((t - FUNCTION for _, _, s in expected for t in s if t < MODULE), default=0)
     assert trace.types[FUNCTION] == "Sampled functions"
     assert all(trace.types[FUNCTION + n] == f"Sampled functions (depth {n})" for n in range(1, deepest + 1))
 
@@ -162,7 +177,8 @@ def test_functions_without_a_name_are_their_modules(tmp_path: Path) -> None:
     labels = translate_chains(chains, tmp_path)
     functions = ["work", "(libcuda.so.1)", "(libcuda.so.1)", "(libcuda.so.1)", "(Unknown)", "(Broken backtraces)"]
     functions.append("(prog)")
-    assert labels[100] == {MODULE: "prog"} | {FUNCTION + n: label for n, label in enumerate(functions)}
+    of_program = {MODULE: "prog", OF_PROGRAM: "work"}
+    assert labels[100] == of_program | {FUNCTION + n: label for n, label in enumerate(functions)}
     assert [labels[i * 100] for i in range(2, 9)] == [
         {FUNCTION: "(vdso)", MODULE: "vdso"},
         {FUNCTION: "(kernel.kallsyms)", MODULE: "kernel.kallsyms"},

@@ -59,6 +59,30 @@ def test_one_level_unless_more_are_asked_for(tmp_path: Path) -> None:
     assert [level for level in range(100) if FUNCTION + level in trace.types] == [0]
 
 
+LIBRARIES = ["/opt/lib/python3.12/site-packages/torch/nn/functional.py", "/usr/lib/python3.12/queue.py", "<string>"]
+ENVIRONMENT = ["/home/one/train.py", *LIBRARIES, "step", "_call_impl", "relu", "get", "&lt;module&gt;", "wrapper"]
+USER, TORCH, QUEUE, FROZEN, STEP, CALL, RELU, GET, MODULE, WRAPPER = range(10)
+OF_STACKS = [
+    ([(RELU, TORCH), (CALL, TORCH), (STEP, USER), (MODULE, USER)], "step (train.py)", "torch.relu"),
+    ([(RELU, TORCH), (GET, TORCH), (WRAPPER, TORCH), (STEP, USER)], "step (train.py)", "torch.get"),
+    ([(CALL, TORCH), (CALL, FROZEN), (STEP, USER)], "step (train.py)", "_call_impl"),
+    ([(GET, QUEUE), (MODULE, USER)], "<module> (train.py)", "queue.get"),
+    ([(STEP, USER), (GET, QUEUE), (MODULE, USER)], "step (train.py)", None),
+    ([(GET, QUEUE)], None, None),
+]
+"""Stacks from the innermost function, the innermost one of the program, and what this called of a library."""
+
+
+def test_functions_of_the_program(tmp_path: Path) -> None:
+    rows = [sample(10 * n, *((*frame, 1) for frame in frames)) for n, (frames, _, _) in enumerate(OF_STACKS, 1)]
+    report = export(tmp_path / "a.sqlite", ENVIRONMENT, nvtx(*rows))
+    trace, _ = translate_reports([report], tmp_path / "x.prv", "nvtx")
+    for level, column in ((100, 1), (101, 2)):
+        assert shown(trace, level, 10) == [
+            (10 * n, each[column]) for n, each in enumerate(OF_STACKS, 1) if each[column]
+        ]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not REPORTS.is_dir(), reason=NO_REPORTS)
 def test_a_real_report(tmp_path: Path) -> None:
