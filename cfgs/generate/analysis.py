@@ -320,6 +320,24 @@ overlapping kernels of a rank cannot be counted on one row.
     menu="Why are GPUs idle?",
 )
 
+_readbacks = Window("Where the host waits for the GPU", NAMES, events=only(types.READBACK))
+_after_readbacks = Window("Idle after a wait of the host", NAMES, events=only(types.IDLE_AFTER_READBACK))
+ANALYSIS.add(
+    "read_backs",
+    "Read-backs: where host threads wait for the GPU, and how long the GPU is idle after that (us)",
+    """
+Timelines: on host threads the calls that wait for the GPU, named after the copy that they wait for; on GPUs the idle
+time that began during such a wait, until the thread had launched the next operation. Histograms: the time of each, by
+copy. A GPU without idle time after a wait loses nothing by it. Many short waits for copies to the host are values that
+are read in a loop: .item(), float(x), print. nsys2prv-ng summary --details has the calls, ranges and sizes.
+""",
+    _readbacks,
+    _after_readbacks,
+    Histogram("Time of waits for the GPU [us]", _readbacks, "Time", maximum=6),
+    Histogram("Idle time after waits [us]", _after_readbacks, "Time", maximum=6),
+    menu="Why are GPUs idle?",
+)
+
 # ---- memory ----------------------------------------------------------------------------------------------------------
 
 

@@ -90,6 +90,15 @@ HOST_STEP = EventType(63000431, "Step on the host", "steps", interval=True)
 STEP_KIND = EventType(63000432, "Kind of step", "steps", interval=True)
 """Beside each step, if steps are of several kinds."""
 
+# ---- read-backs: derived over all ranks ------------------------------------------------------------------------------
+_WAITED_FOR = {1: "Synchronization", 4: tables.MEMORY_OPERATIONS[4], 5: tables.MEMORY_OPERATIONS[5]}
+READBACK = EventType(63000450, "Wait for the GPU", "readbacks", interval=True, values=_WAITED_FOR)
+"""On host threads, in calls that synchronise or copy; the value says which copy they wait for."""
+IDLE_AFTER_READBACK = EventType(
+    63000451, "Idle after a wait of the host", "readbacks", interval=True, values=_WAITED_FOR
+)
+"""On GPUs that ran dry during such a wait, until the thread launched the next operation."""
+
 
 # ---- an overview: what GPUs do in bins of equal time -----------------------------------------------------------------
 # Percent of the time of the bin, or the mean over it; a value is in force until the next one.

@@ -13,14 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nsys2prv_ng.analysis.path.calls import COPY_CALLS
 from nsys2prv_ng.arrays.types import BoolArray, BoolTable, FloatArray, FloatTable, Int32Array, IntArray, IntTable
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.paraver.event_types import SYNCHRONIZATION
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay import graph as columns
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.graph import CODE, NETWORK, NONE, REMOVED, STAGE, mark_at, mark_kinds
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.runtime.jit import compiled, search
+from nsys2prv_ng.sources.cuda.cuda_api import choose_call_state
 from nsys2prv_ng.sources.cuda.kernel_classes import OTHER
 from nsys2prv_ng.text.formatting import quote_shortened
 
@@ -44,6 +47,8 @@ def apply_changes(model: Model, changes: Sequence[Change]) -> IntArray:
             _scale(weight, np.flatnonzero(on_host & ranks), change.factor)
         elif change.target == what.COPIES:
             _scale_operations(model, model.is_memory, ranks, change.factor, weight)
+        elif change.target == what.READBACKS:
+            _remove_readbacks(model, ranks, weight)
         elif change.target == what.WAITS:
             weight[mark_crossing(model)] = REMOVED
         elif change.target == what.RANK:
@@ -62,11 +67,13 @@ def apply_changes(model: Model, changes: Sequence[Change]) -> IntArray:
 
 
 def can_apply(model: Model, changes: Sequence[Change]) -> bool:
-    """Return whether a job has the kernels and classes that changes name."""
+    """Return whether a job has the kernels and classes that changes name, and read-backs if they are changed."""
     try:
         for change in changes:
             if change.target in (what.KERNEL, what.CLASS):
                 _find_kernels(model, change)
+            elif change.target == what.READBACKS:
+                _find_readbacks(model)
     except UsageError:
         return False
     return True
@@ -166,6 +173,28 @@ def _scale_calls(model: Model, change: Change, ranks: BoolArray, weight: FloatAr
     chosen = mark_at(named, model.edge_call) & ranks & ~mark_kinds(model.graph.kind, kept)
     edges = np.flatnonzero(chosen)
     _scale_host(model, edges, np.ones(edges.size), change.factor, weight)
+
+
+def _find_readbacks(model: Model) -> tuple[BoolArray, BoolArray]:
+    """Mark the edges by which calls that synchronise or copy wait for operations, and the own work of the former.
+
+    Raises UsageError if no call waits.
+    """
+    names, kind = model.lanes.names, model.graph.kind
+    synchronises = np.array([choose_call_state(name) == SYNCHRONIZATION for name in names], np.bool_)
+    copies = np.array([name.startswith(COPY_CALLS) for name in names], np.bool_)
+    marks = [mark_at(named[model.lanes.call_name], model.edge_call) for named in (synchronises | copies, synchronises)]
+    waits = marks[0] & (kind == columns.WAKE)
+    if not waits.any():
+        raise UsageError("no call waits for the GPU")
+    return waits, marks[1] & (kind == columns.CALL)
+
+
+def _remove_readbacks(model: Model, ranks: BoolArray, weight: FloatArray) -> None:
+    """Let calls that synchronise or copy not wait for operations; those that synchronise have nothing else to do."""
+    waits, own = _find_readbacks(model)
+    weight[waits & ranks] = REMOVED
+    _scale(weight, np.flatnonzero(own & ranks), 0.0)
 
 
 def _scale_host(model: Model, edges: IntArray, share: FloatArray, factor: float, weight: FloatArray) -> None:

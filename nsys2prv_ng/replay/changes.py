@@ -19,13 +19,13 @@ from nsys2prv_ng.value_class import ValueClass
 
 RANGE, CALL, KERNEL, CLASS = NAMED = ("range", "call", "kernel", "class")
 """Targets that have a name, in which * and ? are wildcards."""
-NETWORK, HOST, COPIES, WAITS, RANK = ("network", "host", "copies", "waits", "rank")
+NETWORK, HOST, COPIES, READBACKS, WAITS, RANK = ("network", "host", "copies", "readbacks", "waits", "rank")
 UNKNOWN = ""
 """Target of a saved text that no change of this version has; the name is the text."""
 WITHIN, BETWEEN = "within nodes", "between nodes"
 SYNTAX = (
     "range|call|kernel|class 'NAME' = 0 or * FACTOR, rank N = median, network [within nodes|between nodes] = ideal or"
-    " * SPEED, host = ideal, copies = 0, waits = 0; each but the last with: on rank N"
+    " * SPEED, host = ideal, copies = 0, readbacks = 0, waits = 0; each but the last with: on rank N"
 )
 
 
@@ -133,6 +133,7 @@ _CHANGE = re.compile(
     |rank\s+(?P<rank>{_RANKS})\s*=\s*median
     |(?P<host>host)\s*(?:=\s*ideal|\*\s*(?P<host_factor>{_NUMBER}))
     |(?P<copies>copies)\s*(?:=\s*0|\*\s*(?P<copies_factor>{_NUMBER}))
+    |(?P<readbacks>readbacks)\s*=\s*0
     |(?P<waits>waits)\s*=\s*0
     )(?:\s+on\s+ranks?\s+(?P<ranks>{_RANKS}))?\s*""",
     re.VERBOSE,
@@ -183,6 +184,8 @@ def _make_change(match: re.Match[str]) -> Change:
         if ranks is not None:
             raise UsageError("waits = 0 is for all ranks")
         return Change(WAITS)
+    if match["readbacks"]:
+        return Change(READBACKS, ranks=ranks)
     if match["named"]:
         name = re.sub(r"(?s)\\(['\"])|(\\.)", r"\1\2", match["name"])
         return Change(match["named"], name, _read_factor(match["factor"]), ranks)

@@ -205,7 +205,7 @@ class Experiment:
         """Return whether what changes alter, made ten times longer, shows in the steps."""
         if abs(saving) >= 1:
             return True
-        unlike = (what.WAITS, what.RANK)
+        unlike = (what.WAITS, what.RANK, what.READBACKS)
         longer = [replace(change, factor=_CONTROL) for change in changes if change.target not in unlike]
         return bool(longer) and self.play(longer)[0].mean_ns > self.observed.mean_ns + 1
 

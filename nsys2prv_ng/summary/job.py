@@ -29,6 +29,7 @@ from nsys2prv_ng.summary.links.numbers import LinkMetric, LinkNumbers, PipelineN
 from nsys2prv_ng.summary.memory.numbers import MemoryNumbers, MemoryOperationNumbers
 from nsys2prv_ng.summary.path.numbers import PathNumbers
 from nsys2prv_ng.summary.ranges.numbers import LaunchedInRange, RangeNode, RepeatedRange
+from nsys2prv_ng.summary.readbacks.numbers import ReadbackNumbers
 from nsys2prv_ng.summary.steps.numbers import SlowStepNumbers
 from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.verdict import Verdict
@@ -164,6 +165,8 @@ class JobSummary(ValueClass, kw_only=True):
     """Device memory; None if the reports do not record it, and in summaries of older versions."""
     slow_steps: SlowStepNumbers | None = None
     """None without slow steps, if numbers cover a chosen time, and in summaries of older versions."""
+    readbacks: list[ReadbackNumbers] = field(default_factory=list)
+    """Where hosts wait for GPUs, the longest idle time after it first; empty in summaries of older versions."""
 
     @property
     def links(self) -> LinkNumbers | None:
@@ -241,6 +244,7 @@ class JobSummary(ValueClass, kw_only=True):
         yield from self.calls
         yield from self.mpi
         yield from self.memory_operations
+        yield from self.readbacks
         yield from (part for copies in self.memory_operations for part in copies.by_memory)
         yield from (task for repeated in self.ranges for task in repeated.tasks)
         if self.slow_modes is not None:

@@ -48,6 +48,7 @@ from nsys2prv_ng.summary.path.measure import compute_path_and_savings
 from nsys2prv_ng.summary.ranges.activity import KernelTime, WaitingInRanges
 from nsys2prv_ng.summary.ranges.numbers import LaunchedInRange, RepeatedRange
 from nsys2prv_ng.summary.ranges.tree import make_range_tree, sum_by_range
+from nsys2prv_ng.summary.readbacks.measure import list_readbacks, sum_readbacks
 from nsys2prv_ng.summary.waits.culprits import find_excess
 from nsys2prv_ng.summary.waits.measure import compute_waits, load_communication
 from nsys2prv_ng.summary.waits.numbers import Excess, WaitNumbers
@@ -141,6 +142,7 @@ def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *
     selection = job.scope.selection
     of_tree = {"ranks": selection.ranks is not None, "GPUs": selection.gpus is not None}
     chosen = {"time": selection.restricts_time, **of_tree}
+    step_name = "" if job.steps is None else job.steps.name
     return JobSummary(
         reports=len(job.reports),
         nodes=len(job.tree.model.nodes),
@@ -169,6 +171,7 @@ def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *
         skipped=job.skipped,
         slow_modes=find_slow_modes(job, kernel_times),
         memory=measure_memory(job, devices, kernel_times),
+        readbacks=list_readbacks([part.readbacks for part in parts], efficiency.gpu_times.values(), step_name),
         warnings=[*job.warnings, *check_clocks(job), *describe_missing_payload(wait_numbers, len(job.reports))],
     )
 
@@ -200,6 +203,7 @@ class _Sums(NamedTuple):
     tree: Table
     kernel_times: KernelTimes
     nccl: Intervals
+    readbacks: Table
 
 
 @keep_opened_events()
@@ -213,6 +217,7 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) ->
         tree=sum_by_range(report, task_of_place, job.store, counted),
         kernel_times=measure_kernels(job, index, counted),
         nccl=load_communication(job, index, counted),
+        readbacks=sum_readbacks(report, job.store, counted),
     )
 
 

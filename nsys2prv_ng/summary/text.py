@@ -19,6 +19,7 @@ from nsys2prv_ng.summary.links.table import list_link_tables, tabulate_link_metr
 from nsys2prv_ng.summary.memory.table import list_memory_tables, tabulate_memory_operations
 from nsys2prv_ng.summary.path.table import describe_path, describe_tasks, tabulate_path
 from nsys2prv_ng.summary.ranges import table as range_tables
+from nsys2prv_ng.summary.readbacks.table import tabulate_readbacks
 from nsys2prv_ng.summary.steps.table import list_kind_tables, list_slow_tables
 from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.waits import table as wait_tables
@@ -134,6 +135,7 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         layout.format_grid(tabulate_gaps(summary.gpus), width, MOST_GPUS),
         layout.format_grid(tabulate_causes(summary.gpus), width),
         layout.format_grid(tabulate_samples(summary.gpus), width),
+        layout.format_grid(tabulate_readbacks(summary.readbacks, summary.step_count), width),
         *_format_waits(summary, width),
         *format_path(summary, width),
         *format_efficiency(summary.efficiency, summary.steps, width),

@@ -1,4 +1,4 @@
-"""Makes the records that are derived from all ranks: the critical path, the steps of the program, and waits.
+"""Makes the records that are derived from all ranks: the critical path, the steps of the program, waits, read-backs.
 
 The path has its kind on the row where it runs, and a line where it changes rows. Steps of the job are on main threads
 and GPUs, those of each host on its main thread. `summary` measures each step in the same windows, so Paraver's
@@ -15,7 +15,9 @@ from dataclasses import replace
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.gpus.activity import list_devices
+from nsys2prv_ng.analysis.gpus.activity import list_activity_runs, list_devices, load_gaps
+from nsys2prv_ng.analysis.gpus.readbacks import KEYS, Readbacks, load_readbacks
+from nsys2prv_ng.analysis.gpus.times import find_launches, knows_causes
 from nsys2prv_ng.analysis.gpus.waiting import sweep_gpu_waits
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath
 from nsys2prv_ng.analysis.waits.late_reasons import LateReasons
@@ -28,7 +30,8 @@ from nsys2prv_ng.job.open_job import Job, store_derived, store_joined
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import MAX_TYPE, Labels
-from nsys2prv_ng.reading.read_reports import spill_records
+from nsys2prv_ng.reading.opened_events import load_opened_events
+from nsys2prv_ng.reading.read_reports import ReportRecords, spill_records
 from nsys2prv_ng.records.columns import Pair, Records, make_communications, make_events, make_intervals
 from nsys2prv_ng.sources.shared.reasons import NO_LINE, NOT_SELECTED, OTHER_OPERATION, OUTSIDE_CHOSEN_TIME
 from nsys2prv_ng.sources.shared.source import JoinResult, Result, StateIntervals
@@ -299,3 +302,55 @@ def _store_gpu_waits(job: Job, waits: Waits, labels: Labels) -> Result:
     if whole.read:
         labels.declare(types.GPU_ACTIVITY_WITH_WAITS)
     return whole
+
+
+# ---- read-backs ------------------------------------------------------------------------------------------------------
+
+
+READBACKS = "readbacks"
+"""Account name of the records that are derived from read-backs."""
+_VALUES = {name: value for value, name in (types.READBACK.values or {}).items()}
+
+
+def derive_readbacks(job: Job, labels: Labels) -> JoinResult:
+    """Make and store where hosts wait for GPUs and how long these are idle then, and declare the types in `labels`."""
+    joined = JoinResult()
+    if not (job.finds_waits and knows_causes(job)):
+        return joined
+    waits = list(job.engine.map(lambda report: _load_readbacks(job, report), job.reports))
+    values = [np.array([_VALUES.get(key[KEYS.index("operation")], 1) for key in part.keys], np.int64) for part in waits]
+    hosts = [
+        StateIntervals(rows[part.thread], part.begin, part.end, value[part.key])
+        for part, value, rows in zip(waits, values, job.tree.rows, strict=True)
+    ]
+    devices, lows = list_devices(job), np.array([low for low, _ in job.scope.windows], np.int64)
+    gpus = []
+    for run in list_activity_runs(job):
+        gaps = load_gaps(job, run)
+        for index in devices.find_reports(gaps.row):
+            report = job.reports[index]
+            calls = load_opened_events(report, source_names.CUDA_API, job.store)
+            launches = find_launches(report, calls, devices.rows_of_reports[index], gaps, lows, job.store)
+            begin, end = gaps.begin[launches.gap], gaps.end[launches.gap]
+            key = waits[index].find(launches.thread, begin, launches.sent)
+            late = np.flatnonzero((key >= 0) & (launches.returned > begin))
+            until = np.minimum(launches.returned, end)[late]
+            row = gaps.row[launches.gap[late]]
+            gpus.append(StateIntervals(row, begin[late], until, values[index][key[late]]))
+    result = Result()
+    for kind, parts in ((types.READBACK, hosts), (types.IDLE_AFTER_READBACK, gpus)):
+        place, begin, end, value = _join(parts) if parts else (np.zeros(0, np.int64),) * 4
+        kept = np.flatnonzero(place >= 0)
+        if kept.size:
+            labels.declare(kind)
+            result.read += kept.size
+            pair = Pair(kind.number, value[kept])
+            result.records.append(make_intervals(place[kept], begin[kept], end[kept], [pair], [kind.number]))
+    if result.read:
+        joined.accounts[READBACKS] = result
+        store_derived(joined, job)
+    return joined
+
+
+def _load_readbacks(job: Job, report: ReportRecords) -> Readbacks:
+    return load_readbacks(report, load_opened_events(report, source_names.CUDA_API, job.store), job.store)

@@ -25,7 +25,7 @@ from nsys2prv_ng.report.diagnostics import ERROR, WARNING
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
 from nsys2prv_ng.sources.shared.source import JoinResult, Result, Source
 from nsys2prv_ng.translation.defaults import SHORTEST_LINE_NS
-from nsys2prv_ng.translation.derived_records import derive_path, derive_steps, derive_waits
+from nsys2prv_ng.translation.derived_records import derive_path, derive_readbacks, derive_steps, derive_waits
 from nsys2prv_ng.translation.overview import make_overview
 from nsys2prv_ng.translation.overview_rows import SHARES
 from nsys2prv_ng.translation.result import NsysMessages, SourceAccount, TraceFacts
@@ -80,7 +80,8 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
     derived_path = derive_path(job, path, labels)
     give_back_freed_memory()
     derived_steps = derive_steps(job, labels)
-    job = replace(job, joined=[*job.joined, derived_waits, derived_path, derived_steps])
+    derived_readbacks = derive_readbacks(job, labels)
+    job = replace(job, joined=[*job.joined, derived_waits, derived_path, derived_steps, derived_readbacks])
     if plan.overview_trace:
         for event_type in SHARES:
             labels.declare(event_type)

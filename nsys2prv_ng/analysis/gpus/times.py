@@ -12,7 +12,7 @@ The pieces of a gap follow each other without a break, so any part of a gap has 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +20,9 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus import activity as gpu_activity
 from nsys2prv_ng.analysis.gpus.queued import Waiting, list_ended, name_waits
+from nsys2prv_ng.analysis.gpus.readbacks import load_readbacks, name_keys
 from nsys2prv_ng.analysis.gpus.samples import NO_SAMPLES, Samples, count_samples, find_samples
-from nsys2prv_ng.analysis.host_activity import load_calls, load_thread_ranges, map_main_threads
+from nsys2prv_ng.analysis.host_activity import CUDA_CALL, MPI_CALL, load_calls, load_thread_ranges, map_main_threads
 from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, sum_table, take_rows
 from nsys2prv_ng.arrays.row_keys import find_rows, mark_duplicates
 from nsys2prv_ng.arrays.types import IntArray, pick
@@ -39,7 +40,8 @@ from nsys2prv_ng.text.calls import LOADS
 class GpuTime(NamedTuple):
     """Time of a GPU by activity, its gaps, and their causes as `sum_causes` returns them; None if none is known.
 
-    `longest_at`: start of the longest gap (ns, on the common clock). `sampled`: as `count_samples` returns it.
+    `longest_at`: start of the longest gap (ns, on the common clock). `sampled`: as `count_samples` returns it;
+    `readbacks`: as `sum_readbacks` does.
     """
 
     activity: gpu_activity.Activity = gpu_activity.NO_ACTIVITY
@@ -48,6 +50,7 @@ class GpuTime(NamedTuple):
     longest_at: int | None = None
     causes: Table | None = None
     sampled: Table | None = None
+    readbacks: Table | None = None
 
 
 def measure_gpu_times(job: Job, devices: gpu_activity.Devices) -> dict[int, GpuTime]:
@@ -70,30 +73,26 @@ def sum_gpu_times(job: Job, run: Run, gaps: gpu_activity.Gaps, pieces: IdlePiece
 
     `gaps`: of these GPUs, with all that have a part in the time that numbers cover; `pieces`: of these gaps.
     """
-    causes = sum_causes(job, gaps, pieces) if knows_causes(job) else None
-    sampled = count_samples(job, gaps.row, pieces.samples, pieces.names)
+    tables = {"sampled": count_samples(job, gaps.row, pieces.samples, pieces.names)}
+    if knows_causes(job):
+        tables |= {"causes": sum_causes(job, gaps, pieces), "readbacks": sum_readbacks(job, gaps, pieces)}
     shown = gaps.cut(job.scope.measured)
     return {
-        row: _make_time(activity, shown.take(np.flatnonzero(shown.row == row)), causes, row)._replace(
-            sampled=_take_row(sampled, row)
-        )
+        row: _make_time(activity, shown.take(np.flatnonzero(shown.row == row)), tables, row)
         for row, activity in gpu_activity.measure_activity(job, run).items()
     }
 
 
-def _make_time(activity: gpu_activity.Activity, gaps: gpu_activity.Gaps, causes: Table | None, row: int) -> GpuTime:
-    if causes is not None:
-        causes = _take_row(causes, row)
+def _make_time(
+    activity: gpu_activity.Activity, gaps: gpu_activity.Gaps, tables: Mapping[str, Table], row: int
+) -> GpuTime:
+    own = {name: take_rows(drop_columns(table, "row"), table["row"] == row) for name, table in tables.items()}
+    time = GpuTime(activity, causes=own.get("causes"), sampled=own["sampled"], readbacks=own.get("readbacks"))
     if not gaps.row.size:
-        return GpuTime(activity, causes=causes)
+        return time
     length = gaps.end - gaps.begin
     longest = int(np.argmax(length))
-    return GpuTime(activity, int(length.size), int(length[longest]), int(gaps.begin[longest]), causes)
-
-
-def _take_row(table: Table, row: int) -> Table:
-    """Return the rows of a table that are of one GPU."""
-    return take_rows(drop_columns(table, "row"), table["row"] == row)
+    return time._replace(gaps=int(length.size), longest_ns=int(length[longest]), longest_at=int(gaps.begin[longest]))
 
 
 # ---- causes of idleness ----------------------------------------------------------------------------------------------
@@ -118,6 +117,8 @@ class IdlePieces(NamedTuple):
 
     `cause` and `next` are indices into CAUSES and NEXT. `range` and `call` are indices into `names`; NOTHING without
     one. For HOST, they are what the thread was in; for QUEUED and GRAPH, `call` is what the operation waited for.
+    `readback`: index into `readbacks` (readbacks.py) of what the thread waited for when the gap began; NOTHING without
+    it, and in MPI.
     """
 
     gap: IntArray
@@ -127,8 +128,10 @@ class IdlePieces(NamedTuple):
     range: IntArray
     call: IntArray
     next: IntArray
+    readback: IntArray
     names: list[str]
     samples: Samples
+    readbacks: list[tuple[str, ...]]
 
 
 _Columns = tuple[IntArray, ...]
@@ -140,10 +143,7 @@ def sum_causes(job: Job, gaps: gpu_activity.Gaps, pieces: IdlePieces) -> Table:
 
     Only the time that numbers cover counts. A gap of several pieces counts in each of their rows.
     """
-    if job.scope.measured:
-        index, _, begin, end = cut_to_windows(pieces.begin, pieces.end, job.scope.measured)
-        columns = {key: getattr(pieces, key)[index] for key in ("gap", *KEYS[1:])}
-        pieces = IdlePieces(begin=begin, end=end, names=pieces.names, samples=pieces.samples, **columns)
+    pieces = _cut_pieces(job, pieces)
     columns = {"row": gaps.row[pieces.gap], **{key: getattr(pieces, key) for key in KEYS[1:]}}
     in_gap = sum_table({**columns, "gap": pieces.gap, "ns": pieces.end - pieces.begin}, [*KEYS, "gap"])
     sums = sum_table({**drop_columns(in_gap, "gap"), "gaps": np.ones_like(in_gap["gap"])}, KEYS)
@@ -151,6 +151,28 @@ def sum_causes(job: Job, gaps: gpu_activity.Gaps, pieces: IdlePieces) -> Table:
     for column, texts in (("cause", CAUSES), ("range", names), ("call", names), ("next", NEXT)):
         sums[column] = make_objects(texts[i] for i in sums[column].tolist())
     return sums
+
+
+def sum_readbacks(job: Job, gaps: gpu_activity.Gaps, pieces: IdlePieces) -> Table:
+    """Sum up idle time `idle_ns` after read-backs by `row` of the GPU and by what they are (`readbacks.KEYS`).
+
+    Only the time that numbers cover counts.
+    """
+    pieces = _cut_pieces(job, pieces)
+    after = np.flatnonzero(pieces.readback >= 0)
+    columns = {"row": gaps.row[pieces.gap[after]], "key": pieces.readback[after]}
+    return name_keys(
+        sum_table({**columns, "idle_ns": (pieces.end - pieces.begin)[after]}, ["row", "key"]), pieces.readbacks
+    )
+
+
+def _cut_pieces(job: Job, pieces: IdlePieces) -> IdlePieces:
+    """Return the parts of pieces in the time that numbers cover."""
+    if not job.scope.measured:
+        return pieces
+    index, _, begin, end = cut_to_windows(pieces.begin, pieces.end, job.scope.measured)
+    kept = {name: getattr(pieces, name)[index] for name in ("gap", *KEYS[1:], "readback")}
+    return pieces._replace(begin=begin, end=end, **kept)
 
 
 def knows_causes(job: Job) -> bool:
@@ -162,15 +184,16 @@ def split_gaps(job: Job, devices: gpu_activity.Devices, group: Sequence[int], ga
     """Split the gaps of GPUs by their causes. `group`: the indices of all reports of the GPUs."""
     names = Names()
     samples = [NO_SAMPLES]
+    readbacks: list[tuple[str, ...]] = []
     if knows_causes(job):
-        parts = list(_list_parts(job, devices, group, gaps, names, samples))
+        parts = list(_list_parts(job, devices, group, gaps, names, samples, readbacks))
     else:
         parts = [_keep_whole(gaps, np.arange(gaps.row.size), UNKNOWN)]
     columns = {
         key: np.concatenate(each) for key, each in zip(IdlePieces._fields, zip(*parts, strict=True), strict=False)
     }
     sampled = Samples(*(np.concatenate(column) for column in zip(*samples, strict=True)))
-    return IdlePieces(**columns, names=names.texts, samples=sampled)
+    return IdlePieces(**columns, names=names.texts, samples=sampled, readbacks=readbacks)
 
 
 def _list_parts(
@@ -180,8 +203,9 @@ def _list_parts(
     gaps: gpu_activity.Gaps,
     names: Names,
     samples: list[Samples],
+    readbacks: list[tuple[str, ...]],
 ) -> Iterator[_Columns]:
-    """Yield the pieces of gaps by their causes, each gap once; add the samples of the threads."""
+    """Yield the pieces of gaps by their causes, each gap once. Add the samples of threads, and keys of read-backs."""
     left = np.arange(gaps.row.size)
     if job.scope.windows:
         is_cut = np.isin(gaps.end, [high for _, high in job.scope.windows])
@@ -198,7 +222,12 @@ def _list_parts(
         returned = np.clip(launches.returned, begin, end)
         late, queued = np.flatnonzero(returned > begin), np.flatnonzero(returned < end)
         followed = find_next(report, calls, launches, begin, returned, end, job.store)
-        host = Host(report, calls, gap[late], begin[late], returned[late], launches.thread[late], followed[late])
+        waits = load_readbacks(report, calls, job.store)
+        readback = waits.find(launches.thread, begin, launches.sent)
+        readback += np.where(readback >= 0, len(readbacks), 0)
+        readbacks += waits.keys
+        columns = (gap, begin, returned, launches.thread, followed, readback)
+        host = Host(report, calls, *(column[late] for column in columns))
         yield from _split_by_host(host, names, job.store)
         samples += find_samples(host.report, host.gap, host.begin, host.end, host.thread, names, job.store)
         waiting = Waiting(gap[queued], returned[queued], end[queued], launches.place[queued])
@@ -223,12 +252,13 @@ def _make_columns(pieces: FlatStates, cause: str) -> _Columns:
     """Return pieces (row: index of the gap, state: number of the call) without a range."""
     gap, begin, end, call = pieces
     nothing = np.full(gap.size, NOTHING)
-    return gap, begin, end, np.full(gap.size, CAUSES.index(cause)), nothing, call, np.zeros(gap.size, np.int64)
+    zeros = np.zeros(gap.size, np.int64)
+    return gap, begin, end, np.full(gap.size, CAUSES.index(cause)), nothing, call, zeros, nothing
 
 
 class Host(NamedTuple):
     """The host in n parts of gaps: its report and CUDA calls; index of the gap, begin, end (ns), thread (place), next
-    (index into NEXT)."""
+    (index into NEXT), and what the thread had waited for (`readback`, as in IdlePieces)."""
 
     report: ReportRecords
     calls: OpenedEvents
@@ -237,6 +267,7 @@ class Host(NamedTuple):
     end: IntArray
     thread: IntArray
     next: IntArray
+    readback: IntArray
 
 
 def _split_by_host(host: Host, names: Names, store: Store) -> Iterator[_Columns]:
@@ -249,9 +280,10 @@ def _split_by_host(host: Host, names: Names, store: Store) -> Iterator[_Columns]
         by_range = split_at_steps(host.begin[part], host.end[part], ranges.steps[thread])
         pieces = split_at_steps(by_range.begin, by_range.end, make_row_steps(calls.flat, thread))
         of_part, in_range = (column[pieces.interval] for column in (part[by_range.interval], by_range.value))
+        readback = np.where(pick(calls.kind, pieces.value, CUDA_CALL) == MPI_CALL, NOTHING, host.readback[of_part])
         in_range, in_call = names.number(ranges.names, in_range), names.number(calls.names, pieces.value)
         cause = np.full(of_part.size, CAUSES.index(HOST))
-        yield host.gap[of_part], pieces.begin, pieces.end, cause, in_range, in_call, host.next[of_part]
+        yield host.gap[of_part], pieces.begin, pieces.end, cause, in_range, in_call, host.next[of_part], readback
 
 
 # ---- launches --------------------------------------------------------------------------------------------------------
@@ -260,11 +292,15 @@ _NO_CALL = np.iinfo(np.int64).max
 
 
 class Launches(NamedTuple):
-    """n launches of operations that ended gaps: gap (index), places of stream and thread, end of the call (ns)."""
+    """n launches of operations that ended gaps: gap (index), places of stream and thread, start and end of the call.
+
+    Times are ns.
+    """
 
     gap: IntArray
     place: IntArray
     thread: IntArray
+    sent: IntArray
     returned: IntArray
 
 
@@ -293,7 +329,7 @@ def find_launches(
     call = find_rows([calls.place[longest_first], calls.begin[longest_first]], [thread, sent])
     returned = np.where(np.isin(sent, begins), sent, pick(calls.end[longest_first], call, _NO_CALL))
     known = np.flatnonzero(returned != _NO_CALL)
-    return Launches(gap[known], place[known], thread[known], returned[known])
+    return Launches(gap[known], place[known], thread[known], sent[known], returned[known])
 
 
 _COPIES = {(5, 1): FROM_PAGEABLE, (5, 2): FROM_PINNED, (4, 1): TO_PAGEABLE, (4, 2): TO_PINNED}

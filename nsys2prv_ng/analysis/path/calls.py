@@ -33,7 +33,7 @@ from nsys2prv_ng.records.store import Store
 _SLEEPS = ("nanosleep", "clock_nanosleep", "usleep", "sched_yield")
 _BLOCKS = ("DeviceSynchronize", "CtxSynchronize", "StreamSynchronize", "EventSynchronize", "cudaFree", "cuMemFree")
 """Parts of names of calls that wait for the device. Only synchronization records show which stream a call waits for."""
-_COPIES = ("cudaMemcpy", "cuMemcpy")
+COPY_CALLS = ("cudaMemcpy", "cuMemcpy")
 """How the names of calls start that may return only when their own operation has ended."""
 _ASYNC = "Async"
 """Part of the names of calls that do not wait, unless they copy from or to pageable memory."""
@@ -75,7 +75,7 @@ def _mark_names(names: Sequence[str], name: IntArray) -> Marks:
     """Mark calls by what they may wait for, according to their names."""
     tests: dict[str, Callable[[str], bool]] = {
         "blocks": lambda text: any(part in text for part in _BLOCKS) and _ASYNC not in text,
-        "copies": lambda text: text.startswith(_COPIES),
+        "copies": lambda text: text.startswith(COPY_CALLS),
         "async": lambda text: _ASYNC in text,
         "queries": lambda text: _QUERY in text,
         "sleeps": lambda text: text in _SLEEPS,

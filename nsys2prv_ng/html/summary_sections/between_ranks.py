@@ -9,6 +9,7 @@ from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.links import table as links_table
 from nsys2prv_ng.summary.links.numbers import MPI, NCCL, NVLINK, PCIE
 from nsys2prv_ng.summary.pictures.numbers import Pictures
+from nsys2prv_ng.summary.readbacks.table import tabulate_readbacks
 from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.summary.waits import table as waits_table
 from nsys2prv_ng.summary.waits.words import list_stragglers
@@ -47,11 +48,13 @@ def make_gap_section(summary: JobSummary, pictures: Pictures) -> Section | None:
     if not gpus:
         return None
     gaps, causes = tabulate_gaps(gpus, pictures.shift_ns), tabulate_causes(summary.gpus)
-    grids = [(tabulate_gpus(gpus), MOST_RANKS), (gaps, MOST_RANKS), (causes, MOST_ROWS)]
+    readbacks = tabulate_readbacks(summary.readbacks, summary.step_count)
+    grids = [(tabulate_gpus(gpus), MOST_RANKS), (gaps, MOST_RANKS), (causes, MOST_ROWS), (readbacks, MOST_ROWS)]
     grids.append((tabulate_samples(summary.gpus), MOST_ROWS))
     blocks = [show_grid(grid, most) for grid, most in grids if grid.rows]
     lead = f"Numbers of {name_time(summary)}. In a gap, a GPU runs nothing between two operations."
-    return Section("gaps", "Idle GPUs", lead, blocks, ["analysis/gpu-gaps", "analysis/gap_histogram"])
+    presets = ["analysis/gpu-gaps", "analysis/gap_histogram", *(["analysis/read_backs"] if readbacks.rows else [])]
+    return Section("gaps", "Idle GPUs", lead, blocks, presets)
 
 
 # ---- bandwidth -------------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from nsys2prv_ng.summary.answer.rules import copies_communicate
 from nsys2prv_ng.summary.answer.sampled import describe_preset, list_options
 from nsys2prv_ng.summary.answer.stragglers import describe_stragglers, find_stragglers, is_minor
 from nsys2prv_ng.summary.answer.trust import describe_start_up, list_doubts
+from nsys2prv_ng.summary.answer.where import describe_idle
 from nsys2prv_ng.summary.efficiency.numbers import StepNumbers
 from nsys2prv_ng.summary.efficiency.windows import are_steps, choose_window
 from nsys2prv_ng.summary.job import JobSummary
@@ -43,6 +44,7 @@ SECTIONS = {
     "basics/unified_memory": "Ranges, copies and calls",
     "basics/gil": "Ranges, copies and calls",
     "analysis/gpu-gaps": "Idle GPUs",
+    "analysis/read_backs": "Idle GPUs",
     "analysis/queue_delay": "Idle GPUs",
     "views/cuda_activities": "Kernels",
 }
@@ -82,7 +84,7 @@ def answer(summary: JobSummary) -> Verdict:
         gain, evidence = describe_gains(case, bottleneck, gains, share, tried)
         statements = [
             _state("BOTTLENECK", _describe_bottleneck(case, bottleneck, share, gains), *bottleneck.evidence),
-            _state("WHERE", "; ".join(filter(None, [where, _name_other_kind(case)])), *bottleneck.evidence),
+            _state("WHERE", _join_places(where, describe_idle(case), _name_other_kind(case)), *bottleneck.evidence),
             _state("GAIN", gain, *evidence),
             *(_state("TRY", each.remedy.hint, "remedies") for each in tried),
             _state("TRY", "" if _is_enough(tried, share, hint) else hint + _hint_at_other(case, bottleneck, gains)),
@@ -188,6 +190,11 @@ def _explain(bottleneck: Bottleneck, share: float, gains: list[Scenario]) -> str
     """Return what a part of GPU time is worth, if that is much more than its share; "" if it is not."""
     is_more = bool(gains) and gains[0].share >= _MUCH_MORE * share
     return bottleneck.worth.format(gain=format_percent(gains[0].share, 1)) if is_more else ""
+
+
+def _join_places(*texts: str) -> str:
+    """Return what there is of some texts, each once."""
+    return "; ".join(text for text in dict.fromkeys(texts) if text)
 
 
 def _name_other_kind(case: Case) -> str:

@@ -474,6 +474,19 @@ HOST_PREPARES = _refine_host(
     rule="host-bound, and a third of it in code outside calls, or in calls that read, before copies from the host",
     hint="keep data on the GPU; or workers: DataLoader(num_workers=4, pin_memory=True), x.to(dev, non_blocking=True)",
 )
+READBACKS = _refine(
+    HOST,
+    rules.reads_back,
+    key="read-backs",
+    title="Read-backs: the host waits for the GPU",
+    rule="host-bound, GPUs are idle after the host waited for them for most of that time, and half of it or more would "
+    "be saved if it did not wait",
+    sentence="GPUs idle {share} of {whole} because the host launches late, mostly after it waited for them{waits}",
+    places=where.find_readbacks,
+    hint="keep values on the GPU: read every k-th step, copy with non_blocking=True, no .item() or print in the loop",
+    preset="analysis/read_backs",
+    evidence=("readbacks", "efficiency", "what_if"),
+)
 HOST_SYNCHRONISES = _refine(
     HOST,
     rules.synchronises,

@@ -48,6 +48,7 @@ HALF = 0.5
 _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cuGraphLaunch")
 """Beginnings of the names of calls that launch."""
 HOST_BOUND, NETWORK_BOUND, WAIT_BOUND, COPY_BOUND = map(Change, (what.HOST, what.NETWORK, what.WAITS, what.COPIES))
+NO_READBACKS = Change(what.READBACKS)
 
 IF_BOUND = {
     HOST_BOUND: "if the host never delayed the GPUs",

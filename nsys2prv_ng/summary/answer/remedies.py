@@ -15,7 +15,7 @@ from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.steps.numbered_names import OTHER_WORK
 from nsys2prv_ng.summary.answer import bottlenecks, rules
 from nsys2prv_ng.summary.answer.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.answer.case import COPY_BOUND, HOST_BOUND, LEAST, MUCH, Case, is_worth
+from nsys2prv_ng.summary.answer.case import COPY_BOUND, HOST_BOUND, LEAST, MUCH, NO_READBACKS, Case, is_worth
 from nsys2prv_ng.summary.efficiency.numbers import StepKind
 from nsys2prv_ng.summary.gpus import host_causes
 from nsys2prv_ng.summary.gpus.host_causes import HostCause
@@ -33,8 +33,8 @@ class Remedy(ValueClass, kw_only=True, frozen=True):
     something.
 
     `changes`: what a replay changes for it, with factors that were measured; () if none can tell. `is_bound`: whether
-    it saves at most as much. `measure_idle`: without changes, the idle time of GPUs (ns, over all GPUs) that it can
-    remove.
+    it saves at most as much. `measure_idle`: the idle time of GPUs (ns, over all GPUs) that it can remove at most, for
+    jobs without a replay of its changes that is measurable.
     """
 
     key: str
@@ -63,6 +63,12 @@ class Tried(ValueClass):
 
 _VALIDATES = re.compile(rf"(?i)eval|valid|{OTHER_WORK}")
 """Names of kinds of steps that validate, or may."""
+
+
+def _reads_values(case: Case) -> bool:
+    """Return whether hosts wait for what they read, and other remedies do not address just that."""
+    is_addressed = rules.copies_to_and_fro(case) or host_causes.SAVING in rules.list_host_causes(case)
+    return rules.measure_idle_by_reads(case) > 0 and not is_addressed
 
 
 def _against(cause: HostCause, variant: Bottleneck, key: str, title: str) -> Remedy:
@@ -145,6 +151,14 @@ REMEDIES = (
         applies=rules.waits_for_gil,
         measure_idle=lambda case: 0 if case.losses is None else case.losses.host_ns,
     ),
+    Remedy(
+        key="read-backs",
+        title="no read-backs",
+        hint="keep values on the GPU, read them every k-th step: torch.cuda.set_sync_debug_mode('warn') shows .item()",
+        applies=_reads_values,
+        changes=(NO_READBACKS,),
+        measure_idle=rules.measure_idle_by_reads,
+    ),
 )
 """All remedies."""
 
@@ -162,10 +176,8 @@ def list_remedies(case: Case) -> list[Tried]:
 
 def _try(case: Case, remedy: Remedy) -> list[Tried]:
     """Return what a remedy saves; [] if it does not apply, or saves nothing measurable."""
-    if remedy.changes:
-        scenario = next((each for each in case.scenarios if each.changes == remedy.changes), None)
-        if scenario is None or not is_worth(scenario) or not remedy.applies(case):
-            return []
+    scenario = next((each for each in case.scenarios if each.changes == remedy.changes), None)
+    if scenario is not None and is_worth(scenario) and remedy.applies(case):
         return [Tried(remedy, scenario.share, scenario.saving_ns, remedy.is_bound, scenario)]
     if remedy.measure_idle is None or not case.gpu_ns or not remedy.applies(case):
         return []

@@ -21,9 +21,11 @@ from nsys2prv_ng.summary.answer.case import (
     LEAST,
     MUCH,
     NETWORK_BOUND,
+    NO_READBACKS,
     Case,
     count_operator_ranges,
     is_launch,
+    is_worth,
 )
 from nsys2prv_ng.summary.answer.stragglers import find_more_compute
 from nsys2prv_ng.summary.gpus.host_causes import LOADING, PREPARING, CauseTime, HostCause
@@ -368,6 +370,24 @@ def synchronises(case: Case) -> bool:
     without = [each for each in case.changes if each.only in _WITHOUT_SYNCHRONISING]
     is_all = bound is not None and any(each.saving_ns >= _NEARLY * bound.saving_ns for each in without)
     return calls.total() > 0 and is_all
+
+
+def reads_back(case: Case) -> bool:
+    """Return whether GPUs are idle after read-backs for most of the time in which hosts are late, and need not be."""
+    change = next((each for each in case.scenarios if each.only == NO_READBACKS), None)
+    if case.losses is None or change is None or not is_worth(change):
+        return False
+    idle = sum(each.idle_ns for each in case.summary.readbacks)
+    return idle > HALF * case.losses.host_ns and change.share > HALF * idle / case.gpu_ns
+
+
+def measure_idle_by_reads(case: Case) -> int:
+    """Return for how long GPUs are idle at most (ns) because hosts wait for copies to them, or only synchronise.
+
+    That is no longer than hosts wait: what they do afterwards takes its time in any case.
+    """
+    reads = [each for each in case.summary.readbacks if each.reads or not each.operation]
+    return min(sum(each.idle_ns for each in reads), sum(each.wait_ns for each in reads))
 
 
 def launches(case: Case) -> bool:

@@ -14,12 +14,13 @@ from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.steps.numbered_names import is_step
 from nsys2prv_ng.summary.answer import slow_steps, stragglers
-from nsys2prv_ng.summary.answer.case import HALF, Case, is_launch
+from nsys2prv_ng.summary.answer.case import HALF, LEAST, Case, is_launch
 from nsys2prv_ng.summary.answer.rules import FUSIBLE, HOST_MEMORY
 from nsys2prv_ng.summary.answer.sampled import find_functions
 from nsys2prv_ng.summary.gpus.host_causes import LOADING
 from nsys2prv_ng.summary.links.table import describe_pipeline
 from nsys2prv_ng.summary.memory.numbers import MemoryOperationNumbers
+from nsys2prv_ng.summary.readbacks.table import describe_readbacks
 from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.verdict import Place
 from nsys2prv_ng.summary.waits.numbers import RankWaits
@@ -209,6 +210,19 @@ def find_gil(case: Case) -> Found:
     places, text = find_host(case)
     whole = 0 if case.window is None else case.window.numbers.window_ns
     return places, f"{format_time(case.gil_ns)} of waiting for it in {format_time(whole)}; {text}"
+
+
+def find_readbacks(case: Case) -> Found:
+    """Return the calls in which hosts wait for GPUs, after which these are idle."""
+    readbacks = case.summary.readbacks
+    places = [Place(kind="call", name=each.call, ns=each.idle_ns) for each in readbacks[:_MOST_PLACES]]
+    return places, describe_readbacks(readbacks, case.counted_steps, case.gpu_ns)
+
+
+def describe_idle(case: Case) -> str:
+    """Return where hosts wait for GPUs if these are idle much after that; "" if they are not."""
+    idle = sum(each.idle_ns for each in case.summary.readbacks)
+    return find_readbacks(case)[1] if idle >= LEAST * case.gpu_ns > 0 else ""
 
 
 def find_queued(case: Case) -> Found:
