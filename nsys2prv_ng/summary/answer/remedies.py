@@ -67,7 +67,8 @@ _VALIDATES = re.compile(rf"(?i)eval|valid|{OTHER_WORK}")
 
 def _reads_values(case: Case) -> bool:
     """Return whether hosts wait for what they read, and other remedies do not address just that."""
-    is_addressed = rules.copies_to_and_fro(case) or host_causes.SAVING in rules.list_host_causes(case)
+    is_addressed = rules.copies_to_and_fro(case) or rules.copies_pageable(case)
+    is_addressed |= host_causes.SAVING in rules.list_host_causes(case)
     return rules.measure_idle_by_reads(case) > 0 and not is_addressed
 
 
@@ -149,6 +150,13 @@ REMEDIES = (
         title="fewer waits for Python's lock",
         hint="let fewer threads launch more at once: batch their requests, a process for each, CUDA graphs",
         applies=rules.waits_for_gil,
+        measure_idle=lambda case: 0 if case.losses is None else case.losses.host_ns,
+    ),
+    Remedy(
+        key="graph-breaks",
+        title="no graph breaks",
+        hint="compile without breaks: fullgraph=True names each (or TORCH_LOGS=graph_breaks); no .item() within",
+        applies=rules.breaks_graphs,
         measure_idle=lambda case: 0 if case.losses is None else case.losses.host_ns,
     ),
     Remedy(

@@ -78,7 +78,11 @@ _WITH_HOST = ("host to device", "device to host")
 _LARGE_COPY = 1 << 20
 """Bytes of copies that pinned memory makes several times as fast: those of heat (33.6 MB: 54 for 9.3 GB/s)."""
 _OFTEN = 2
-"""Least copies from the host in a step that may be arguments of kernels: nbody copies five arrays at each launch."""
+"""Least copies in a step that are more than the data of the step, or its loss.
+
+nbody copies five arrays at each launch, flaxtrain reads four losses, compiled ten means."""
+_FEW_BYTES = 1024
+"""Most bytes of a copy that reads values, not data: flaxtrain reads four losses of 4 bytes, llmserve 32 tokens."""
 _ALIKE = 0.9
 """Least ratio of two numbers that are about the same: a choice."""
 _RECURS = 3
@@ -384,10 +388,27 @@ def reads_back(case: Case) -> bool:
 def measure_idle_by_reads(case: Case) -> int:
     """Return for how long GPUs are idle at most (ns) because hosts wait for copies to them, or only synchronise.
 
-    That is no longer than hosts wait: what they do afterwards takes its time in any case.
+    That is no longer than hosts wait: what they do afterwards takes its time in any case. If another thread copies a
+    few bytes for the one that launches, as in JAX, the wait is for that thread.
     """
     reads = [each for each in case.summary.readbacks if each.reads or not each.operation]
-    return min(sum(each.idle_ns for each in reads), sum(each.wait_ns for each in reads))
+    waits = min(sum(each.idle_ns for each in reads), sum(each.wait_ns for each in reads))
+    back = find_small_reads(case)
+    return waits if back is None else max(waits, case.host_calls["futex"])
+
+
+def find_small_reads(case: Case) -> MemoryOperationNumbers | None:
+    """Return the copies to the host, if they are small, several a step, and GPUs mostly wait for another thread."""
+    back = _find_copies(case, "device to host")
+    if back is None or back.count < _OFTEN * max(case.counted_steps, 1) or back.bytes > _FEW_BYTES * back.count:
+        return None
+    return back if are_most(["futex"], case.host_calls) else None
+
+
+def breaks_graphs(case: Case) -> bool:
+    """Return whether torch.compile made kernels, and hosts read values several times a step."""
+    compiled = any(kernel.name.startswith(_FUSED) for kernel in case.summary.kernels)
+    return compiled and sum(each.count for each in case.summary.readbacks) >= _OFTEN * max(case.counted_steps, 1)
 
 
 def launches(case: Case) -> bool:

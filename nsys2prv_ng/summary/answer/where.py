@@ -13,7 +13,7 @@ from nsys2prv_ng.paraver.value_tables import communicates
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.steps.numbered_names import is_step
-from nsys2prv_ng.summary.answer import slow_steps, stragglers
+from nsys2prv_ng.summary.answer import rules, slow_steps, stragglers
 from nsys2prv_ng.summary.answer.case import HALF, LEAST, Case, is_launch
 from nsys2prv_ng.summary.answer.rules import FUSIBLE, HOST_MEMORY
 from nsys2prv_ng.summary.answer.sampled import find_functions
@@ -221,7 +221,10 @@ def find_readbacks(case: Case) -> Found:
 
 def describe_idle(case: Case) -> str:
     """Return where hosts wait for GPUs if these are idle much after that; "" if they are not."""
-    idle = sum(each.idle_ns for each in case.summary.readbacks)
+    idle, small = sum(each.idle_ns for each in case.summary.readbacks), rules.find_small_reads(case)
+    if small is not None and case.counted_steps:
+        often = small.count / case.counted_steps / max(len(case.summary.gpus), 1)
+        return f"another thread reads {often:.3g} values a step, of {format_bytes(small.bytes / small.count)} each"
     return find_readbacks(case)[1] if idle >= LEAST * case.gpu_ns > 0 else ""
 
 
