@@ -18,10 +18,12 @@ from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.graph import CALL, CODE, COPY, FAR, KERNEL, NEAR, NONE, mark_at, mark_kinds
 from nsys2prv_ng.replay.model import Model, load_model
 from nsys2prv_ng.replay.numbers import Limit, Scenario, Slack, WhatIfNumbers
+from nsys2prv_ng.replay.repeats import list_repeated
 from nsys2prv_ng.replay.step_clock import Outcome
 from nsys2prv_ng.replay.what_if import Experiment, choose_excerpt, is_too_large
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
+from nsys2prv_ng.sources.cuda.kernel_classes import OTHER
 from nsys2prv_ng.steps.numbered_names import is_step
 
 _LEAST_GAIN = 0.02
@@ -32,8 +34,8 @@ _AT_ONCE = 2
 """Most scenarios that are played at once; each needs memory for the times and weights of the whole graph."""
 _MOST_SLACK = 6
 """Most ranges, and most classes of kernels, whose slack is measured."""
-_MOST = {what.RANGE: 8, what.CALL: 5, what.CLASS: 5}
-"""Most changes of ranges, calls and classes of kernels: those with most time."""
+_MOST = {what.RANGE: 8, what.CALL: 5, what.CLASS: 5, what.KERNEL: 2}
+"""Most changes of ranges, calls, classes of kernels, and kernels of no known class: those with most time."""
 _MOST_MEASURED = 24
 """Most names of ranges of which the time is measured: those that are open longest."""
 _LEAST_SHARE = 0.005
@@ -114,7 +116,7 @@ def analyse(
     ]
     threads = min(_AT_ONCE, model.job.engine.cores)
     # From Python 3.12 on, each thread would compute them.
-    _ = model.scaled_operation, model.is_memory, model.is_between, model.is_kernel
+    _ = model.scaled_operation, model.is_memory, model.is_between, model.is_kernel, model.repeats, model.recomputed
     todo = len(scenarios) + len(likely) + len(targets)
     with (progress or Progress()).step("replaying changes", todo, "change", logged=False) as step:
         tried: list[Scenario] = []
@@ -139,6 +141,7 @@ def analyse(
         slack=slack,
         unsplit_ns=experiment.measure_unsplit(),
         replayed=experiment.replayed,
+        repeats=list_repeated(model.repeats),
     )
 
 
@@ -235,6 +238,13 @@ class Totals:
         key = pick(index, self._model.edge_operation, NONE)
         return self._add_up(self._runs & (key >= 0), key, names)
 
+    def measure_unknown(self) -> dict[str, int]:
+        """Return the time of kernels of no known class by name."""
+        index, names = self._model.kernel_class
+        is_unknown = index == names.index(OTHER) if OTHER in names else np.zeros(index.size, np.bool_)
+        key = pick(self._model.lanes.operation_name, self._model.edge_operation, NONE)
+        return self._add_up(self._runs & mark_at(is_unknown, self._model.edge_operation), key, self._model.lanes.names)
+
     def measure_kinds(self, *kinds: int) -> int:
         """Return the time of edges of some kinds."""
         return int(self._model.graph.weight[self._inside & mark_kinds(self._model.graph.kind, kinds)].sum())
@@ -259,9 +269,19 @@ def list_candidates(
 ) -> list[Change]:
     """Return the changes to try. `ranges`, `classes`: their times (ns); `slowest`: the rank that sets the pace."""
     inner = {name: ns for name, ns in ranges.items() if name not in totals.launching & totals.covering}
-    named = {what.RANGE: inner, what.CALL: totals.measure_calls(), what.CLASS: classes}
+    known = {name: ns for name, ns in classes.items() if name != OTHER}
+    named = {
+        what.RANGE: inner,
+        what.CALL: totals.measure_calls(),
+        what.CLASS: known,
+        what.KERNEL: totals.measure_unknown(),
+    }
     changes = [
-        Change(target, what.escape_name(name), _FASTER if target == what.CLASS or name in totals.launching else 0.0)
+        Change(
+            target,
+            what.escape_name(name),
+            _FASTER if target in (what.CLASS, what.KERNEL) or name in totals.launching else 0.0,
+        )
         for target, sums in named.items()
         for name, _ in choose_largest(sums, _MOST[target], totals.least_ns)
     ]

@@ -22,6 +22,7 @@ from nsys2prv_ng.replay import graph as columns
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.graph import CODE, NETWORK, NONE, REMOVED, STAGE, mark_at, mark_kinds
 from nsys2prv_ng.replay.model import Model
+from nsys2prv_ng.replay.repeats import KINDS, MERGED, MERGED_TIME, Repeats, mark_calls, match_kinds
 from nsys2prv_ng.runtime.jit import compiled, search
 from nsys2prv_ng.sources.cuda.cuda_api import choose_call_state
 from nsys2prv_ng.sources.cuda.kernel_classes import OTHER
@@ -54,7 +55,13 @@ def apply_changes(model: Model, changes: Sequence[Change]) -> IntArray:
         elif change.target == what.RANK:
             equalise(model, ranks, weight)
         else:
-            others = {what.NETWORK: _scale_network, what.RANGE: _scale_ranges, what.CALL: _scale_calls}
+            others = {
+                what.NETWORK: _scale_network,
+                what.RANGE: _scale_ranges,
+                what.CALL: _scale_calls,
+                what.REPEATS: _scale_repeats,
+                what.RECOMPUTATION: _scale_recomputed,
+            }
             others.get(change.target, _scale_kernels)(model, change, ranks, weight)
     if any(change.factor > 1 for change in changes):
         # No node is later than before by more than all that edges have grown.
@@ -74,6 +81,10 @@ def can_apply(model: Model, changes: Sequence[Change]) -> bool:
                 _find_kernels(model, change)
             elif change.target == what.READBACKS:
                 _find_readbacks(model)
+            elif change.target == what.REPEATS:
+                _find_repeats(model, change)
+            elif change.target == what.RECOMPUTATION:
+                _check_recomputed(model)
     except UsageError:
         return False
     return True
@@ -204,6 +215,52 @@ def _scale_host(model: Model, edges: IntArray, share: FloatArray, factor: float,
         graph, whole = model.graph, edges[share >= 1]
         own = graph.since[whole] + model.numbers.calls == graph.to[whole]
         weight[whole[mark_kinds(graph.kind[whole], _WAITING) & ~own]] = REMOVED
+
+
+def _scale_repeats(model: Model, change: Change, ranks: BoolArray, weight: FloatArray) -> None:
+    """Scale the host time of repetitions after the first; of those that merge, one operation does the work of all."""
+    repeats = _find_repeats(model, change)
+    _scale_launches(model, repeats.low, repeats.high, ranks, change.factor, weight)
+    merged = match_kinds(repeats, [KINDS.index(kind) for kind in MERGED])
+    calls = mark_calls(model.numbers.calls, merged.low, merged.high)
+    if not change.factor and calls.any():
+        chosen = mark_at(calls, model.launching.astype(np.int32))
+        length = np.flatnonzero(
+            mark_at(chosen, model.edge_operation) & mark_kinds(model.graph.kind, (columns.KERNEL, columns.COPY))
+        )
+        kept = weight[length] * MERGED_TIME
+        _scale_operations(model, chosen, ranks, 0, weight)
+        weight[length] = np.where(ranks[length], kept, weight[length])
+
+
+def _find_repeats(model: Model, change: Change) -> Repeats:
+    """Return the sequences of a kind. Raises UsageError if there are none."""
+    kinds = np.unique(model.repeats.kind).tolist()
+    found = match_names(change.name, [KINDS[kind] for kind in kinds], "repeated sequence")
+    return match_kinds(model.repeats, [kinds[n] for n in found])
+
+
+def _scale_recomputed(model: Model, change: Change, ranks: BoolArray, weight: FloatArray) -> None:
+    _check_recomputed(model)
+    found = model.recomputed
+    _scale_launches(model, found.low, found.high, ranks, change.factor, weight)
+    chosen = np.zeros(model.numbers.operations, np.bool_)
+    chosen[found.operation] = True
+    _scale_operations(model, chosen, ranks, change.factor, weight)
+
+
+def _check_recomputed(model: Model) -> None:
+    if not model.recomputed.operation.size:
+        raise UsageError("no backward pass launches what a forward pass did")
+
+
+def _scale_launches(
+    model: Model, low: IntArray, high: IntArray, ranks: BoolArray, factor: float, weight: FloatArray
+) -> None:
+    """Scale the calls between pairs of calls of one thread, and the code before each."""
+    calls = mark_calls(model.numbers.calls, low, high)
+    edges = np.flatnonzero(mark_at(calls, model.edge_call) & mark_kinds(model.graph.kind, columns.ON_HOST) & ranks)
+    _scale_host(model, edges, np.ones(edges.size), factor, weight)
 
 
 def _scale_ranges(model: Model, change: Change, ranks: BoolArray, weight: FloatArray) -> None:

@@ -20,12 +20,17 @@ from nsys2prv_ng.value_class import ValueClass
 RANGE, CALL, KERNEL, CLASS = NAMED = ("range", "call", "kernel", "class")
 """Targets that have a name, in which * and ? are wildcards."""
 NETWORK, HOST, COPIES, READBACKS, WAITS, RANK = ("network", "host", "copies", "readbacks", "waits", "rank")
+REPEATS = "repeats"
+"""Sequences of a kind (replay/repeats.py) that a step launches again and again: the launches after the first one."""
+RECOMPUTATION = "recomputation"
+"""What a backward pass launches as the forward pass did."""
 UNKNOWN = ""
 """Target of a saved text that no change of this version has; the name is the text."""
 WITHIN, BETWEEN = "within nodes", "between nodes"
 SYNTAX = (
     "range|call|kernel|class 'NAME' = 0 or * FACTOR, rank N = median, network [within nodes|between nodes] = ideal or"
-    " * SPEED, host = ideal, copies = 0, readbacks = 0, waits = 0; each but the last with: on rank N"
+    " * SPEED, host = ideal, copies = 0, readbacks = 0, recomputation = 0,"
+    " repeats 'KIND' = 0, waits = 0; each but the last with: on rank N"
 )
 
 
@@ -109,7 +114,7 @@ class Change(ValueClass, frozen=True):
             return f"network {self.name} {speed}".replace("  ", " ") + where
         if self.target == HOST and not self.factor:
             return "host = ideal" + where
-        subject = self.target if self.target not in NAMED else f"{self.target} {_quote(self.name)}"
+        subject = self.target if self.target not in (*NAMED, REPEATS) else f"{self.target} {_quote(self.name)}"
         factor = _format(self.factor, lambda x: x == self.factor)
         return f"{subject} {f'* {factor}' if self.factor else '= 0'}{where}"
 
@@ -128,12 +133,13 @@ _LEAST_SPEED = 1e-6
 """Least speed of a network: one over the largest factor of times (_NUMBER)."""
 _CHANGE = re.compile(
     rf"""\s*(?:
-    (?P<named>range|call|kernel|class)\s+(?P<quote>['"])(?P<name>(?s:\\.|[^\\])*?)(?P=quote)\s*(?:=\s*0|\*\s*(?P<factor>{_NUMBER}))
+    (?P<named>range|call|kernel|class|repeats)\s+(?P<quote>['"])(?P<name>(?s:\\.|[^\\])*?)(?P=quote)\s*(?:=\s*0|\*\s*(?P<factor>{_NUMBER}))
     |(?P<network>network)(?:\s+(?P<where>within\ nodes?|between\ nodes?))?\s*(?:=\s*ideal|\*\s*(?P<speed>{_NUMBER}))
     |rank\s+(?P<rank>{_RANKS})\s*=\s*median
     |(?P<host>host)\s*(?:=\s*ideal|\*\s*(?P<host_factor>{_NUMBER}))
     |(?P<copies>copies)\s*(?:=\s*0|\*\s*(?P<copies_factor>{_NUMBER}))
     |(?P<readbacks>readbacks)\s*=\s*0
+    |(?P<recomputation>recomputation)\s*=\s*0
     |(?P<waits>waits)\s*=\s*0
     )(?:\s+on\s+ranks?\s+(?P<ranks>{_RANKS}))?\s*""",
     re.VERBOSE,
@@ -189,6 +195,8 @@ def _make_change(match: re.Match[str]) -> Change:
     if match["named"]:
         name = re.sub(r"(?s)\\(['\"])|(\\.)", r"\1\2", match["name"])
         return Change(match["named"], name, _read_factor(match["factor"]), ranks)
+    if match["recomputation"]:
+        return Change(RECOMPUTATION, ranks=ranks)
     target = match["host"] or match["copies"]
     return Change(target, factor=_read_factor(match[f"{target}_factor"]), ranks=ranks)
 

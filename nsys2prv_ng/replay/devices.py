@@ -81,7 +81,7 @@ def _measure_usual(operations: PathOperations, latest: IntArray, launched: IntAr
     `latest`: when each operation's stream had ended what came before (ns), `launched`: when its launch call started.
     """
     queued = (latest > NEVER) & (launched > NEVER) & (launched + PROMPT_NS < latest)
-    idle = (launched > NEVER) & (latest < launched)
+    idle = (latest > NEVER) & (latest < launched)  # without one, it may overlap the operation before it
     gap = np.median((operations.begin - latest)[queued]) if queued.any() else _USUAL_GAP
     launch = np.median((operations.begin - launched)[idle]) if idle.any() else _USUAL_LAUNCH
     return int(gap), int(launch)

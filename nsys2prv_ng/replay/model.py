@@ -11,7 +11,7 @@ from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.lanes import Lanes, load_lanes
 from nsys2prv_ng.analysis.path.streams import Span
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.row_keys import find_rows
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows, find_rows
 from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATING_COPY, COMMUNICATION, MEMORY
 from nsys2prv_ng.job.open_job import Job
@@ -23,6 +23,7 @@ from nsys2prv_ng.replay.communication import list_communication, make_items, mer
 from nsys2prv_ng.replay.devices import find_launching, list_device_edges
 from nsys2prv_ng.replay.graph import ALWAYS, NONE, Graph, Numbers, build_graph, join_edges, make_edges, mark_at
 from nsys2prv_ng.replay.ranges import HostRanges, RangeFinder, group_by_thread
+from nsys2prv_ng.replay.repeats import Launched, Recomputed, Repeats, find_recomputed, find_repeats, number_steps
 from nsys2prv_ng.replay.threads import Marks, limit_returns, list_marks, list_thread_edges
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
 from nsys2prv_ng.value_class import ValueClass
@@ -86,6 +87,32 @@ class Model(ValueClass):
     def kernel_class(self) -> tuple[IntArray, list[str]]:
         """Class of the kernel of each operation, as an index into the names of the classes; NONE for others."""
         return _load_classes(self.job, self.lanes)
+
+    @cached_property
+    def launched(self) -> Launched:
+        """The kernels whose launch calls are known."""
+        lanes, (number, classes) = self.lanes, self.kernel_class
+        operation = np.flatnonzero(self.is_kernel & (self.launching >= 0))
+        call = self.launching[operation]
+        order = np.lexsort((lanes.operations.begin[operation], call))
+        operation, call = operation[order], call[order]
+        kind, distinct = find_distinct_rows(lanes.operation_name[operation], number[operation])
+        names = [(lanes.names[name], classes[n] if n >= 0 else "") for name, n in distinct]
+        thread = lanes.calls.thread[call].astype(np.int64)
+        task = self.thread_rank[thread]
+        step = number_steps(self.job.steps, task, lanes.calls.begin[call])
+        group = np.where(step >= 0, encode_rows(thread, step)[0], NONE)
+        return Launched(operation, call, thread, task, group, kind.astype(np.int64), names)
+
+    @cached_property
+    def repeats(self) -> Repeats:
+        """The sequences of kernels that steps repeat in a row."""
+        return find_repeats(self.launched)
+
+    @cached_property
+    def recomputed(self) -> Recomputed:
+        """The kernels of forward passes that backward passes launch again."""
+        return find_recomputed(self.launched)
 
     @cached_property
     def ranges(self) -> HostRanges:

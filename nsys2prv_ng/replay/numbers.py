@@ -86,6 +86,17 @@ class Replayed(ValueClass, kw_only=True):
     """Number of operations and calls of the whole job."""
 
 
+class Repeated(ValueClass, kw_only=True):
+    """Kernels that a thread launches many times in a row within a step."""
+
+    kind: str
+    """For what: `optimizer` (each parameter), `embedding` (each table), `recurrent` (each time step) or `others`."""
+    kernels: int
+    """The number of kernels of a repetition."""
+    times: int
+    """The number of repetitions in a row."""
+
+
 class WhatIfNumbers(ValueClass, kw_only=True):
     """What changes would save. Times are ns a step, on average over the steps that count."""
 
@@ -108,6 +119,8 @@ class WhatIfNumbers(ValueClass, kw_only=True):
     """Time (ns a step) of NCCL kernels that may be waiting or moving data: no change of the network alters it."""
     replayed: Replayed | None = None
     """The steps that were replayed; None if all were."""
+    repeats: list[Repeated] = field(default_factory=list)
+    """What steps launch many times in a row, that with most launches first."""
 
     @property
     def best(self) -> Scenario | None:

@@ -105,6 +105,8 @@ RULES: tuple[Rule, ...] = (
     Rule("Communication other", _COMMUNICATES),
     # PyTorch's TensorIterator kernels take a functor, so their arguments contain words of all other classes.
     Rule("Optimizer", _FUNCTION + r"multi_tensor_apply"),
+    # The last kernel of Adam, Adagrad and RMSprop for one parameter; nothing else of PyTorch calls it.
+    Rule("Optimizer", r"addcdiv_cuda_kernel", also=_FUNCTION_WITH + r"elementwise_kernel"),
     Rule("Embedding or index", _FUNCTION + r"_?(?:index|scatter_gather)_elementwise_kernel"),
     Rule("Copy, cast or fill", r"copy_kernel|FillFunctor", also=_FUNCTION_WITH + r"elementwise_kernel"),
     Rule("Normalisation", _FUNCTION + r"batch_norm_elementwise"),
@@ -120,7 +122,7 @@ RULES: tuple[Rule, ...] = (
     Rule("Convolution",
         r"fprop|dgrad|wgrad|implicit_gemm|convolve|convolution|conv_?[123]d|conv_?depthwise|depthwise_?conv|winograd"
         r"|im2col|col2im|[a-z]\d*cudnn_"),
-    Rule("FFT", r"(?-i:fft(?:[^a-z]|$)|FFT)|bluestein|(?-i:(?:^|[^a-z])[sd]p(?:Radix|Vector)\d)"),
+    Rule("FFT", r"(?-i:fft(?:[^a-z]|$)|FFT)|bluestein|(?-i:(?:^|[^a-z])[sd]p(?:Radix|Vector)\d)|real_complex_args_t"),
     Rule("Sparse matrix", r"cusparse::|csrm[mv]|bsrm[mv]|spmm|spmv|sddmm"),
     # cuBLAS's vector routines contain parameter types of cuBLAS and would pass for matrix products.
     Rule("Reduction", _FUNCTION + r"(?:dot_kernel|reduce_1Block_kernel|asum_kernel|nrm2_kernel|iamax_kernel)"),
@@ -165,6 +167,11 @@ RULES: tuple[Rule, ...] = (
     Rule("Elementwise",
         _FUNCTION_WITH + r"(?:pointwise|activation|act_and_mul|silu|gelu|relu|swiglu|sigmoid|dropout|triu_tril"
         r"|op_generic_tensor|vector_?add)"),
+    # Cells of recurrent layers: PyTorch's between two products, and those of cuDNN.
+    Rule("Elementwise", _FUNCTION + r"(?:(?:lstm|gru)_cell|elemWiseRNNcell|\w+_elementWise_[bf]p)"),
+    # XLA: `loop` is its kind of fusion for elementwise work, `wrapped` one operation alone.
+    Rule("Copy, cast or fill", r"^wrapped_(?:concatenate|broadcast|slice|pad|convert|dynamic_\w*slice|iota)"),
+    Rule("Elementwise", r"^(?:loop_\w*fusion|wrapped_\w+)(?:_\d+)?$"),
     # CuPy's ufuncs are `cupy_NAME__TYPES`; CUB and Thrust run user functors over all elements.
     Rule("Elementwise", _FUNCTION + r"cupy_\w+__"),
     Rule("Elementwise", r"thrust::cuda_cub::__(?:parallel_for|transform)|::for_each::|DeviceTransform|DeviceForKernel"),

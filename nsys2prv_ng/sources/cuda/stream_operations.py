@@ -9,6 +9,8 @@ tables follow NVIDIA's documentation of the export.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from nsys2prv_ng import source_names
@@ -55,6 +57,8 @@ _KERNEL_ATTRIBUTES = {
     "registersPerThread": types.REGISTERS,
     "correlationId": types.CORRELATION,
 }
+_ABI_TAG = re.compile(r"\[abi:\w+,\w+\]$")
+"""What numba adds to the name of a function: a version, and a hash of its types and options."""
 KERNEL_TABLE = Table(
     KERNEL, (*gpu.COLUMNS, "shortName", "demangledName"), dict.fromkeys((*_KERNEL_ATTRIBUTES, *GRAPH_COLUMNS), NULL)
 )
@@ -68,7 +72,8 @@ def read_kernels(reader: ReportReader) -> Result:
     demangled_index, demangled = reader.names(columns["demangledName"][rows])
     nccl = np.array([is_nccl(name) for name in short], np.bool_)[short_index]
     handles = np.where(nccl, labels.handle(types.NCCL_KERNEL), labels.handle(types.KERNEL))
-    index, names = (demangled_index, demangled) if reader.options.demangled_names else (short_index, short)
+    shown = [_ABI_TAG.sub("", name) for name in short]
+    index, names = (demangled_index, demangled) if reader.options.demangled_names else (short_index, shown)
     ids = np.zeros(rows.size, np.int64)
     for space, mask in ((types.KERNEL.names, ~nccl), (types.NCCL_KERNEL.names, nccl)):
         ids[mask] = report_reader.register_used(labels, space, names, index[mask])

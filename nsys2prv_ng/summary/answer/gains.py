@@ -9,7 +9,6 @@ from nsys2prv_ng.paraver.event_types import PATH_KINDS
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.numbers import Scenario
-from nsys2prv_ng.sources.cuda.kernel_classes import OTHER
 from nsys2prv_ng.summary.answer.bottlenecks import Bottleneck
 from nsys2prv_ng.summary.answer.case import HALF, HOST_BOUND, IF_BOUND, LEAST, NETWORK_BOUND, Case, find_rank, is_launch
 from nsys2prv_ng.summary.answer.remedies import Tried
@@ -40,6 +39,7 @@ _MOST_LONGER = 1.05
 """A path that is this many times as long as the time that is judged says nothing about it.
 
 A choice: paths follow hosts, which may end a little after their GPUs."""
+_KERNELS = (what.CLASS, what.KERNEL)
 _HOW = {0.0: "no time", HALF: "half as long"}
 """What a factor makes of a time."""
 
@@ -56,9 +56,9 @@ def list_gains(case: Case, bottleneck: Bottleneck) -> list[Scenario]:
         changes = [each for each in changes if _keeps_kernels(each.changes[0])]
     named = changes[:1] if targets is None else [each for each in changes if each.changes[0].target in targets]
     if targets is not None and what.CLASS in targets:
-        named = sorted(named, key=lambda each: each.changes[0].target != what.CLASS)[:1] + named
+        named = sorted(named, key=lambda each: each.changes[0].target not in _KERNELS)[:1] + named
     gains += [each for n, each in enumerate(named) if each.share >= LEAST and each not in named[:n]]
-    classes = (each for each in case.changes if each.changes[0].target == what.CLASS and each not in gains)
+    classes = (each for each in case.changes if each.changes[0].target in _KERNELS and each not in gains)
     largest = next(classes, None)
     if largest is not None and gains and largest.saving_ns > max(each.saving_ns for each in gains):
         gains.insert(1, largest)  # another cause, and a larger one
@@ -217,5 +217,5 @@ def describe_change(scenario: Scenario) -> str:
     if change.target == what.KERNEL:
         subject = f"kernel {subject}"
     elif change.target == what.CLASS:
-        subject = "kernels of no known class" if change.name == OTHER else f"{clean_name(change.label)} kernels"
+        subject = f"{clean_name(change.label)} kernels"
     return f"if {subject} took {how}"

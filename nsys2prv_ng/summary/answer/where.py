@@ -6,12 +6,14 @@ A class names its function in bottlenecks.py. Each returns the places, the longe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from nsys2prv_ng.paraver.value_tables import communicates
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
+from nsys2prv_ng.sources.cuda.kernel_classes import OTHER
 from nsys2prv_ng.steps.numbered_names import is_step
 from nsys2prv_ng.summary.answer import rules, slow_steps, stragglers
 from nsys2prv_ng.summary.answer.case import HALF, LEAST, Case, is_launch
@@ -35,6 +37,12 @@ _MOST_STEPS = 10
 """Most slow steps that are places."""
 _LEAST_SHARE = 0.1
 """Least share of a place that is worth a word, unless it is the first. A choice: less explains no class."""
+_NAMED_SHARE = 0.25
+"""Least share of kernel time of one kernel that is named beside its class, a quarter: it is as large as a class."""
+_GENERAL = re.compile(
+    r"\w*elementwise_kernel\w*|\w*reduce_kernel|[kK]ernel2?|globalKernel|\w*multi_tensor_apply_kernel"
+)
+"""Short names of templates, which say less than the class does."""
 _NEARLY_ALL = 0.995
 """Least share of a single place that is not written as a percentage: it would be 99.5% or more."""
 Found = tuple[list[Place], str]
@@ -50,15 +58,32 @@ def find_none(case: Case) -> Found:
 
 def find_kernels(case: Case) -> Found:
     """Return the largest kernel classes, and the NVTX ranges that launched most kernel time."""
-    places, text = _describe("class", case.compute_by_class, case.gpu_ns, case.whole)
-    return _add_launching(case, places, text)
+    return _add_launching(case, *_describe_kernels(case))
 
 
 def find_fusible_kernels(case: Case) -> Found:
     """Return the largest kernel classes, how much of them can be fused, and the NVTX ranges that launched most."""
-    places, text = _describe("class", case.compute_by_class, case.gpu_ns, case.whole)
+    places, text = _describe_kernels(case)
     fusible = format_percent(sum(case.compute_by_class.get(name, 0) for name in FUSIBLE), case.gpu_ns)
     return _add_launching(case, places, f"{text}; {fusible} in classes that can be fused")
+
+
+def _describe_kernels(case: Case) -> Found:
+    """Return the largest classes, and kernels with much of the time; those of no known class under their own names."""
+    times = dict(case.compute_by_class)
+    kernels = [each for each in case.summary.kernels if each.total_ns]
+    whole = sum(each.total_ns for each in kernels)
+    unknown = {each.name: each.total_ns for each in kernels if each.kernel_class == OTHER}
+    ns = times.pop(OTHER, 0) if unknown else 0
+    shares = {name: round(ns * part / sum(unknown.values())) for name, part in unknown.items()}
+    places, text = _describe("class", times | shares, case.gpu_ns, case.whole, dict.fromkeys(shares, "kernel"))
+    for each in kernels:
+        is_named = each.kernel_class != OTHER and not _GENERAL.fullmatch(each.name)
+        if is_named and each.total_ns >= _NAMED_SHARE * whole:
+            places.append(Place(kind="kernel", name=each.name, ns=each.total_ns))
+            part = round(sum(case.compute_by_class.values()) * each.total_ns / whole)
+            text += f"; {quote_name(each.name)} alone {format_percent(part, case.gpu_ns)}"
+    return places, text
 
 
 def _add_launching(case: Case, places: list[Place], text: str) -> Found:
@@ -244,7 +269,17 @@ def find_launches(case: Case) -> Found:
     gpus = len(case.summary.gpus)
     mean = format_time(round(case.losses.compute_ns / (case.launches * case.counted_steps * gpus)))
     users = " and GPU" if gpus > 1 else ""
-    return places, f"{text}; spread over {case.launches:,.0f} launches a step{users}, each for {mean} of compute"
+    text += f"; spread over {case.launches:,.0f} launches a step{users}, each for {mean} of compute"
+    return places, text + _describe_repeats(case)
+
+
+def _describe_repeats(case: Case) -> str:
+    """Return what steps launch many times in a row, if that is much of what they launch; "" otherwise."""
+    numbers = case.summary.what_if
+    repeats = [] if numbers is None else numbers.repeats
+    if not repeats or repeats[0].kernels * repeats[0].times < _LEAST_SHARE * case.launches:
+        return ""
+    return f", {count_noun(repeats[0].kernels, 'kernel')} {repeats[0].times} times in a row"
 
 
 def _find_slowest_change(case: Case) -> Found:

@@ -1,0 +1,216 @@
+"""Finds what a program launches again and again: sequences that a step repeats, and forward passes that run twice.
+
+Kernels are compared by name and class, in the order in which a thread launches them within a step. Copies do not count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, IntTable
+from nsys2prv_ng.replay.graph import NONE
+from nsys2prv_ng.replay.numbers import Repeated
+from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.steps.steps import Steps
+
+OPTIMIZER, EMBEDDING, RECURRENT, OTHERS = KINDS = ("optimizer", "embedding", "recurrent", "others")
+"""Kinds of sequences: an optimizer's for each parameter, lookups for each table, cells for each time step, others."""
+_PATTERNS = {
+    OPTIMIZER: re.compile(r"^Optimizer$"),
+    EMBEDDING: re.compile(r"(?i)embedding(?!.*index$)|compute_grad_weight|sum_and_scatter"),
+    RECURRENT: re.compile(r"(?:lstm|gru)_cell_(?:forward|backward)"),
+}
+"""What a kernel of each kind of sequence is called, or its class."""
+_AT_ONCE = re.compile(r"RNNcell|_elementWise_[bf]p")
+"""Kernels of cuDNN's recurrent layers, which one call launches for a whole sequence."""
+_FOR_ALL = "multi_tensor_apply"
+"""Kernels that treat many parameters at once: a large model needs several of them in a row."""
+_LEAST_TIMES, _LEAST_KNOWN = 16, 8
+"""Least number of repetitions in a row, and of those of a known kind.
+
+A choice: the fewest that a cure of the test bed removed (sweep), and half the parameters of a small network (gan)."""
+MERGED = (OPTIMIZER, EMBEDDING)
+"""Kinds of which one launch does the work of all repetitions. Cells depend on each other, and others may."""
+MERGED_TIME = 0.3
+"""Time of the kernels of later repetitions if they merge, as a part of what it was.
+
+Measured on the kernels that a cure replaced: 0.29 in gan (fused Adam), 0.32 in recsys (one table)."""
+_MOST_KERNELS = 128
+"""Most kernels of a repetition. A choice between time and longer ones: those of the test bed have 60 at most."""
+_MOST_LISTED = 3
+"""Most sequences that are listed."""
+_BACKWARD = re.compile(r"(?i)backward|bwd|bprop|dgrad|wgrad|(?-i:Grad)")
+_SAME = 8 + 4
+"""Kernels in a row that a forward and a backward pass must share for these to be launched twice.
+
+A choice: a block of a transformer has 12 or more; fewer may be one and the same chain of elementwise kernels."""
+
+
+class Launched(NamedTuple):
+    """The n kernels that threads launch, by thread and in the order of their launches.
+
+    `group`: a number of the thread and step of each; NONE outside of steps. `kind`: index of `names`, which has the
+    names and classes of kernels.
+    """
+
+    operation: IntArray
+    call: IntArray
+    thread: IntArray
+    task: IntArray
+    group: IntArray
+    kind: IntArray
+    names: list[tuple[str, str]]
+
+
+class Repeats(NamedTuple):
+    """n sequences that are repeated in a row.
+
+    `kind`: index of KINDS; `kernels`: of one repetition; `times`: repetitions. `low`, `high`: the first and the last
+    call that launches later ones.
+    """
+
+    kind: IntArray
+    kernels: IntArray
+    times: IntArray
+    low: IntArray
+    high: IntArray
+
+
+class Recomputed(NamedTuple):
+    """The operations that a backward pass launches as a forward pass did, and the calls that do so, as indices."""
+
+    operation: IntArray
+    low: IntArray
+    high: IntArray
+
+
+def number_steps(steps: Steps | None, task: IntArray, time: IntArray) -> IntArray:
+    """Return the index of the step that hosts of a task are in at each time (ns); NONE before the first one."""
+    found = np.full(time.size, NONE)
+    if steps is None:
+        return found
+    for each in np.unique(steps.task).tolist():
+        own = np.flatnonzero(steps.task == each)
+        own = own[np.argsort(steps.host_begin[own], kind="stable")]
+        at = np.searchsorted(steps.host_begin[own], time, "right") - 1
+        found = np.where((task == each) & (at >= 0), steps.step[own][np.maximum(at, 0)], found)
+    return found
+
+
+# ---- sequences -------------------------------------------------------------------------------------------------------
+
+
+def find_repeats(launched: Launched) -> Repeats:
+    """Return the sequences that threads launch in a row within a step; none without steps.
+
+    Where several overlap, the one that covers most kernels counts, then the one with the shortest repetition. What is
+    repeated as often as a sequence of the optimizer in the same step is work for each parameter, too.
+    """
+    found = np.zeros((3, launched.kind.size), np.int64)  # enough: those of one length hardly overlap
+    runs = found[:, : _find_runs(launched.kind, launched.group, found)].T.copy()
+    order = np.lexsort((runs[:, 1], -(runs[:, 1] * runs[:, 2])))
+    kept = np.zeros(order.size, np.bool_)
+    _choose(runs, order, np.zeros(launched.kind.size, np.bool_), kept)
+    at, kernels, times = runs[kept].T
+    kind = np.array(
+        [_find_kind(launched, launched.kind[i : i + k]) for i, k in zip(at, kernels, strict=True)], np.int64
+    )
+    of_parameters = kind == KINDS.index(OPTIMIZER)
+    keys, _ = encode_rows(launched.group[at], times)
+    kind = np.where(np.isin(keys, keys[of_parameters]) & (kind >= 0), KINDS.index(OPTIMIZER), kind)
+    low, high = launched.call[at + kernels], launched.call[at + kernels * times - 1]
+    shown = (kind >= 0) & (times >= np.where(kind == KINDS.index(OTHERS), _LEAST_TIMES, _LEAST_KNOWN))
+    return Repeats(*(column[shown].astype(np.int64) for column in (kind, kernels, times, low, high)))
+
+
+def _find_kind(launched: Launched, kinds: IntArray) -> int:
+    """Return the kind of a sequence with some kernels, as an index of KINDS; NONE for one that is no repetition."""
+    texts = {launched.names[kind] for kind in np.unique(kinds).tolist()}
+    if all(_FOR_ALL in name for name, _ in texts) or any(_AT_ONCE.search(name) for name, _ in texts):
+        return NONE
+    words = {word for text in texts for word in text}
+    return next(n for n, kind in enumerate(KINDS) if kind == OTHERS or any(map(_PATTERNS[kind].search, words)))
+
+
+def list_repeated(repeats: Repeats) -> list[Repeated]:
+    """Return the different sequences, that with most launches in all first."""
+    code, distinct = find_distinct_rows(repeats.kind, repeats.kernels, repeats.times)
+    launches = np.bincount(code, repeats.kernels * repeats.times, len(distinct))
+    rows = (distinct[n] for n in np.argsort(-launches, kind="stable")[:_MOST_LISTED].tolist())
+    return [Repeated(kind=KINDS[kind], kernels=kernels, times=times) for kind, kernels, times in rows]
+
+
+@compiled
+def _find_runs(kind: IntArray, group: IntArray, found: IntTable) -> int:
+    """Set the first kernel, the kernels and the number of repetitions (3 x n) of all runs; return how many."""
+    count = 0
+    for period in range(1, min(_MOST_KERNELS, kind.size // _LEAST_KNOWN) + 1):
+        same = 0
+        for i in range(kind.size - period + 1):
+            j = i + period
+            if j < kind.size and group[i] >= 0 and group[i] == group[j] and kind[i] == kind[j]:
+                same += 1
+                continue
+            times = same // period + 1
+            if times >= _LEAST_KNOWN and count < found.shape[1]:
+                found[0, count], found[1, count], found[2, count] = i - same, period, times
+                count += 1
+            same = 0
+    return count
+
+
+@compiled
+def _choose(runs: IntTable, order: IntArray, taken: BoolArray, kept: BoolArray) -> None:
+    """Mark in `kept` the runs that share no kernel with one before them in `order`, and all kernels of these."""
+    for n in order:
+        first, after = runs[n, 0], runs[n, 0] + runs[n, 1] * runs[n, 2]
+        if not taken[first:after].any():
+            taken[first:after] = True
+            kept[n] = True
+
+
+# ---- forward passes --------------------------------------------------------------------------------------------------
+
+
+def find_recomputed(launched: Launched) -> Recomputed:
+    """Return what threads of backward passes launch as threads without one do: gradient checkpointing runs it twice.
+
+    Such threads launch _SAME kernels in a row that a forward pass has in that order, too.
+    """
+    is_backward = np.array([_BACKWARD.search(name) is not None for name, _ in launched.names], np.bool_)[launched.kind]
+    backward = np.isin(launched.thread, np.unique(launched.thread[is_backward]))
+    marked = np.zeros(launched.kind.size, np.bool_)
+    size = launched.kind.size - _SAME + 1
+    if size > 0 and backward.any() and not backward.all():
+        code, _ = encode_rows(launched.task, launched.kind)
+        for length in (1, 2):  # of each 2 and 4 in a row, then of 8, and of 8 and the 4 after them
+            code, _ = encode_rows(code[:-length], code[length:])
+        longer, _ = encode_rows(code[:-4], code[4:])
+        code, _ = encode_rows(longer[:size], code[8:])
+        whole = (launched.group[:size] >= 0) & (launched.group[:size] == launched.group[_SAME - 1 :])
+        same = whole & backward[:size] & np.isin(code, code[whole & ~backward[:size]])
+        for k in range(_SAME):
+            marked[np.flatnonzero(same) + k] = True
+    joined = np.zeros(marked.size + 1, np.bool_)  # each to the one before it
+    joined[1:-1] = marked[:-1] & marked[1:] & (launched.thread[1:] == launched.thread[:-1])
+    low, high = np.flatnonzero(marked & ~joined[:-1]), np.flatnonzero(marked & ~joined[1:])
+    return Recomputed(launched.operation[marked], launched.call[low], launched.call[high])
+
+
+def mark_calls(calls: int, low: IntArray, high: IntArray) -> BoolArray:
+    """Mark those of all calls that lie between some pairs of calls of one thread, both included."""
+    change = np.zeros(calls + 1, np.int64)
+    np.add.at(change, low, 1)
+    np.add.at(change, high + 1, -1)
+    return np.asarray(np.cumsum(change)[:-1] > 0, np.bool_)
+
+
+def match_kinds(repeats: Repeats, kinds: Sequence[int]) -> Repeats:
+    """Return the sequences of some kinds."""
+    chosen = np.isin(repeats.kind, kinds)
+    return Repeats(*(column[chosen] for column in repeats))

@@ -1,0 +1,167 @@
+"""Sequences that a step launches again and again, and forward passes that run twice: by brute force and as planted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nsys2prv_ng.replay.repeats import (
+    KINDS,
+    Launched,
+    Repeats,
+    find_recomputed,
+    find_repeats,
+    list_repeated,
+    mark_calls,
+)
+
+PLAIN = [("a", "Elementwise"), ("b", "Reduction"), ("c", "Elementwise"), ("d", "Other")]
+LEAST = {"others": 16, "optimizer": 8, "embedding": 8, "recurrent": 8}
+
+
+def launch(kinds: list[int], names: list[tuple[str, str]] = PLAIN, groups: list[int] | None = None) -> Launched:
+    """Return kernels that one thread launches, each by a call of its own after a call that launches nothing."""
+    size = len(kinds)
+    at = np.arange(size)
+    group = np.zeros(size, np.int64) if groups is None else np.array(groups, np.int64)
+    zeros = np.zeros(size, np.int64)
+    return Launched(at, 2 * at + 1, zeros, zeros, group, np.array(kinds, np.int64), names)
+
+
+def list_runs(repeats: Repeats) -> list[tuple[str, int, int, int]]:
+    """Return (kind, kernels, times, index of the first kernel of the second repetition)."""
+    columns = (repeats.kind, repeats.kernels, repeats.times, repeats.low)
+    return sorted(
+        (KINDS[kind], kernels, times, (low - 1) // 2)
+        for kind, kernels, times, low in zip(*(column.tolist() for column in columns), strict=True)
+    )
+
+
+@given(
+    before=st.lists(st.integers(0, 3), max_size=20),
+    unit=st.lists(st.integers(0, 3), min_size=1, max_size=6),
+    times=st.integers(1, 40),
+    after=st.lists(st.integers(0, 3), max_size=20),
+    cut=st.integers(0, 240),
+)
+def test_runs_are_those_of_a_search_by_brute_force(
+    before: list[int], unit: list[int], times: int, after: list[int], cut: int
+) -> None:
+    """Each is a repetition within one step, they do not overlap, and the longest repetition of all is among them."""
+    kinds = before + unit * times + after
+    groups = [int(i >= cut) for i in range(len(kinds))]
+    found = list_runs(find_repeats(launch(kinds, groups=groups)))
+    covered: set[int] = set()
+    for kind, k, r, second in found:
+        first = second - k
+        inside = range(first, first + k * r)
+        assert kind == "others" and r >= 16 and len({groups[i] for i in inside}) == 1
+        assert all(kinds[i] == kinds[first + (i - first) % k] for i in inside)
+        assert not covered & set(inside)
+        covered |= set(inside)
+    most = 0
+    for k in range(1, len(kinds) // 16 + 1):
+        for first in range(len(kinds) - 16 * k + 1):
+            r = 1
+            while (
+                first + (r + 1) * k <= len(kinds)
+                and kinds[first + r * k : first + (r + 1) * k] == kinds[first : first + k]
+                and len(set(groups[first : first + (r + 1) * k])) == 1
+            ):
+                r += 1
+            most = max(most, k * r if r >= 16 else 0)
+    assert max((k * r for _, k, r, _ in found), default=0) == most
+
+
+@pytest.mark.parametrize(
+    ("name", "kernel_class", "kind"),
+    [
+        ("vectorized_elementwise_kernel", "Optimizer", "optimizer"),
+        ("EmbeddingBag_updateOutputKernel_sum_mean", "Embedding or index", "embedding"),
+        ("compute_grad_weight_bags", "Embedding or index", "embedding"),
+        ("lstm_cell_forward", "Elementwise", "recurrent"),
+        ("gru_cell_backward", "Elementwise", "recurrent"),
+        ("sm90_xmma_gemm", "GEMM TF32", "others"),
+        ("vectorized_gather_kernel", "Embedding or index", "others"),
+    ],
+)
+def test_kinds_follow_from_one_kernel(name: str, kernel_class: str, kind: str) -> None:
+    names = [*PLAIN, (name, kernel_class)]
+    least = LEAST[kind]
+    assert list_runs(find_repeats(launch([0, 4, 1] * least + [3], names))) == [(kind, 3, least, 3)]
+    assert list_runs(find_repeats(launch([0, 4, 1] * (least - 1) + [3], names))) == []
+
+
+def test_what_repeats_as_often_as_the_optimizer_is_for_each_parameter() -> None:
+    names = [*PLAIN, ("vectorized_elementwise_kernel", "Optimizer")]
+    kinds = [1] * 20 + [3] + [0, 4] * 20 + [3] + [2] * 19
+    assert list_runs(find_repeats(launch(kinds, names))) == [
+        ("optimizer", 1, 20, 1),
+        ("optimizer", 2, 20, 23),
+        ("others", 1, 19, 63),
+    ]
+    listed = list_repeated(find_repeats(launch(kinds, names)))
+    assert [(each.kind, each.kernels, each.times) for each in listed] == [
+        ("optimizer", 2, 20),
+        ("optimizer", 1, 20),
+        ("others", 1, 19),
+    ]
+
+
+def test_kernels_of_one_call_and_those_outside_steps_do_not_count() -> None:
+    names = [*PLAIN, ("multi_tensor_apply_kernel", "Optimizer")]
+    assert list_runs(find_repeats(launch([4] * 30, names))) == []
+    names = [*PLAIN, ("elemWiseRNNcell", "Elementwise")]
+    assert list_runs(find_repeats(launch([0, 4] * 30, names))) == []
+    assert list_runs(find_repeats(launch([0] * 30, groups=[-1] * 30))) == []
+    assert list_runs(find_repeats(launch([]))) == []
+
+
+@given(
+    forward=st.lists(st.integers(0, 5), max_size=60),
+    backward=st.lists(st.integers(0, 5), max_size=60),
+    at=st.integers(0, 60),
+    start=st.integers(0, 40),
+    length=st.integers(0, 30),
+)
+def test_recomputed_kernels_are_those_of_a_search_by_brute_force(
+    forward: list[int], backward: list[int], at: int, start: int, length: int
+) -> None:
+    """Twelve in a row, on a thread with kernels of a backward pass, as on one without."""
+    names = [(name, "Elementwise") for name in ("a", "b", "c", "d", "e", "gelu_backward")]
+    forward = [kind % 5 for kind in forward]
+    second = backward[:at] + forward[start : start + length] + backward[at:]
+    kinds = np.array(forward + second, np.int64)
+    thread = np.repeat([0, 1], [len(forward), len(second)])
+    every = np.arange(kinds.size)
+    found = find_recomputed(Launched(every, every, thread, np.zeros_like(thread), thread, kinds, names))
+    expected = set()
+    if 5 in second:
+        known = {tuple(forward[i : i + 12]) for i in range(len(forward) - 11)}
+        for i in range(len(second) - 11):
+            if tuple(second[i : i + 12]) in known:
+                expected |= set(range(len(forward) + i, len(forward) + i + 12))
+    assert set(found.operation.tolist()) == expected
+    inside = np.flatnonzero(mark_calls(kinds.size, found.low, found.high))
+    assert set(inside.tolist()) == expected
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 10)), max_size=8))
+def test_calls_between_others_are_marked(pairs: list[tuple[int, int]]) -> None:
+    low = np.array([first for first, _ in pairs], np.int64)
+    high = low + np.array([more for _, more in pairs], np.int64)
+    expected = {call for first, more in pairs for call in range(first, first + more + 1)}
+    assert set(np.flatnonzero(mark_calls(41, low, high)).tolist()) == expected
+
+
+def test_recomputed_kernels_of_two_threads_are_apart() -> None:
+    """The calls of the second thread begin with a copy, which is not recomputed."""
+    names = [*PLAIN, ("norm_backward", "Normalisation")]
+    block = [0, 1, 2, 3] * 3
+    kinds = np.array([*block, 4, *block, *block, 4], np.int64)
+    thread = np.repeat([0, 1, 2], [12, 13, 13])
+    call = np.arange(kinds.size) + (thread == 2)
+    found = find_recomputed(Launched(call, call, thread, np.zeros_like(thread), thread, kinds, names))
+    assert found.low.tolist() == [13, 26] and found.high.tolist() == [24, 37]
