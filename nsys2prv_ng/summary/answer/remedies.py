@@ -1,8 +1,8 @@
 """Declares the remedies: what to try, when it applies, what a replay changes for it, and the line of TRY with its code.
 
 A remedy needs evidence in the reports. Its section in docs/guides/remedies.md has the code before and after, and what
-it saved in programs whose cause is known. GAIN and TRY list remedies in one order: those with a prediction before those
-with a bound, the largest saving first.
+it saved in programs whose cause is known. GAIN and TRY list remedies in one order, the largest saving first; a bound
+counts half.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nsys2prv_ng.replay.repeats import EMBEDDING, OPTIMIZER, OTHERS, RECURRENT
 from nsys2prv_ng.steps.numbered_names import OTHER_WORK
 from nsys2prv_ng.summary.answer import bottlenecks, rules
 from nsys2prv_ng.summary.answer.bottlenecks import Bottleneck
-from nsys2prv_ng.summary.answer.case import COPY_BOUND, HOST_BOUND, LEAST, MUCH, NO_READBACKS, Case, is_worth
+from nsys2prv_ng.summary.answer.case import COPY_BOUND, HALF, HOST_BOUND, LEAST, MUCH, NO_READBACKS, Case, is_worth
 from nsys2prv_ng.summary.efficiency.numbers import StepKind
 from nsys2prv_ng.summary.gpus import host_causes
 from nsys2prv_ng.summary.gpus.host_causes import HostCause
@@ -59,8 +59,8 @@ class Tried(ValueClass):
 
     @property
     def weight(self) -> float:
-        """What it saves, for the order. An ideal host saves what all causes do: one with much of that comes first."""
-        return self.share * (MUCH if self.remedy.changes == (HOST_BOUND,) else 1)
+        """What it saves, for the order. A bound counts half; an ideal host, which saves what all causes do, a third."""
+        return self.share * (MUCH if self.remedy.changes == (HOST_BOUND,) else HALF if self.is_bound else 1)
 
 
 _VALIDATES = re.compile(rf"(?i)eval|valid|{OTHER_WORK}")
@@ -68,8 +68,8 @@ _VALIDATES = re.compile(rf"(?i)eval|valid|{OTHER_WORK}")
 
 
 def _reads_values(case: Case) -> bool:
-    """Return whether hosts wait for what they read, and other remedies do not address just that."""
-    is_addressed = rules.copies_to_and_fro(case) or rules.copies_pageable(case)
+    """Return whether hosts wait for what they read, and other remedies do not address just that: MPI needs it."""
+    is_addressed = bool(case.mpi_calls) or rules.copies_to_and_fro(case) or rules.copies_pageable(case)
     is_addressed |= host_causes.SAVING in rules.list_host_causes(case)
     return rules.measure_idle_by_reads(case) > 0 and not is_addressed
 
@@ -239,9 +239,9 @@ def list_proposed() -> list[tuple[Change, ...]]:
 
 
 def list_remedies(case: Case) -> list[Tried]:
-    """Return the remedies for which there is evidence, and that save enough, the largest saving first, bounds last."""
+    """Return the remedies for which there is evidence, and that save enough, the largest saving first."""
     found = [tried for each in REMEDIES for tried in _try(case, each) if tried.share >= LEAST]
-    return sorted(found, key=lambda tried: (tried.is_bound, -tried.weight))[:_MOST]
+    return sorted(found, key=lambda tried: -tried.weight)[:_MOST]
 
 
 def _try(case: Case, remedy: Remedy) -> list[Tried]:
