@@ -188,5 +188,5 @@ def test_validation_that_takes_most_of_the_time() -> None:
     texts = {line.label: line.text for line in verdict.statements}
     share = kind.total_ns / sum(each.total_ns for each in summary.steps.kinds)
     assert f"{100 * share:.1f}% of the time is other work between steps" in texts["WHERE"]
-    assert verdict.remedies[0].key == "cheaper-validation"
+    assert "cheaper-validation" in [each.key for each in verdict.remedies]
     assert Case(summarize("pltrainer-b", IN_STEPS)).other_kind is None

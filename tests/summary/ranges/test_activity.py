@@ -13,7 +13,6 @@ from nsys2prv_ng.html.page import render_page
 from nsys2prv_ng.html.summary_sections.contents import make_kernel_section, make_range_section
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.numbers import KernelActivity, UnitActivity
-from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.summary.ranges.numbers import RangeNode, list_paths
 from nsys2prv_ng.summary.ranges.table import tabulate_kernel_activity, tabulate_range_activity
 from nsys2prv_ng.summary.text import format_summary
@@ -90,7 +89,7 @@ def test_what_limits_known_kernels(shared_reports: Path, unpacked: Unpacked) -> 
     found = summarize_reports([unpacked(shared_reports / "whatif/w-shapes.rank0.sqlite")], IN_STEPS)
     limits = {each.kernel_class: each.limited_by for each in found.activity}
     assert limits["GEMM BF16"] == "tensor cores" and limits["Optimizer"] == "DRAM"
-    section = make_kernel_section(found, Pictures(begin_ns=0, end_ns=1))
+    section = make_kernel_section(found)
     assert section is not None and "hwcounters/tensor_active" in section.presets
     page = render_page(title="", subtitle="", lines=[], warnings=[], sections=[section])
     assert "GPU activity while kernels of one class run" in page and "tensor cores" in page
