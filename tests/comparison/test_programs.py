@@ -70,13 +70,13 @@ CURES = {
     "denoise": "fused-optimizer", "diffusion": "one-batch", "evalloop": "one-batch", "flaxtrain": "read-backs",
     "gan": "fused-optimizer", "gnn": "data-beside-gpu", "heat": "pinned-copies", "hftrainer": "no-checkpointing",
     "nbody": "stay-on-device", "patches": "loader-workers", "pltrainer": "one-batch", "pong": "data-beside-gpu",
-    "posture": "cuda-graphs", "ppo": "one-batch", "recsys": "merged-embeddings", "seg": "channels-last", "server": "gil",
-    "solver": "read-backs", "speech": "whole-sequences", "sweep": "one-batch",
+    "posture": "cuda-graphs", "ppo": "one-batch", "recsys": "merged-embeddings", "seg": "channels-last",
+    "server": "gil", "solver": "read-backs", "speech": "whole-sequences", "sweep": "one-batch",
 }  # fmt: skip
 """The first remedy of each pair whose cure an answer can know.
 
-`forces` does what is needless, which no report shows. `llmserve` loads kernels for most of the time, and its cure, graphs
-for decode steps, comes second.
+`forces` does what is needless, which no report shows. `llmserve` loads kernels for most of the time, and its cure,
+graphs for decode steps, comes second.
 """
 OFF = {
     "checkpoint": "a thread saves, and costs the steps a part of what it saves",

@@ -7,7 +7,8 @@ from dataclasses import replace
 from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.steps.numbered_names import OTHER_WORK, number_step
 from nsys2prv_ng.summary.answer import slow_steps
-from nsys2prv_ng.summary.answer.bottlenecks import COPIES, START_UP, TRANSFER, Bottleneck
+from nsys2prv_ng.summary.answer.bottleneck import Bottleneck
+from nsys2prv_ng.summary.answer.bottlenecks import COPIES, START_UP, TRANSFER
 from nsys2prv_ng.summary.answer.case import HALF, HOST_BOUND, Case, count_operator_ranges
 from nsys2prv_ng.summary.answer.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.answer.judge import choose_variant, classify, find_close

@@ -7,7 +7,6 @@ fixed texts, not conclusions from the reports.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,71 +14,10 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.summary.answer import rules, where
-from nsys2prv_ng.summary.answer.case import COPY_BOUND, HOST_BOUND, IF_BOUND, NETWORK_BOUND, WAIT_BOUND, Case
-from nsys2prv_ng.summary.answer.where import Found
-from nsys2prv_ng.summary.efficiency.numbers import Losses
+from nsys2prv_ng.summary.answer.bottleneck import Bottleneck, refine
+from nsys2prv_ng.summary.answer.case import COPY_BOUND, HOST_BOUND, IF_BOUND, NETWORK_BOUND, WAIT_BOUND
 from nsys2prv_ng.summary.gpus import host_causes
 from nsys2prv_ng.summary.gpus.host_causes import HostCause
-from nsys2prv_ng.value_class import ValueClass
-
-
-class Bottleneck(ValueClass, kw_only=True):
-    """A class of bottlenecks, or a variant of one. A field that is left out does not apply to it.
-
-    `rule`: when a job is in it, in words. `evidence`: keys of the JSON of a summary with the numbers. `applies`:
-    whether a job is in it; None if what changes save, or else what is lost, decides (`bound`, `loss`). `refines`: the
-    class that it is a variant of, which is asked for only if a job is in that one.
-
-    `loss`: fields of Losses with the GPU time that is in the class. `bound`: the idealised change that removes the
-    bottleneck; what.RANK stands for any one rank. `gains`: targets of the changes that count as its gains; () for none;
-    None: the best change of any target. `without_kernels`: whether changes of launches, and of ranges with their
-    kernels, do not count: kernels would be faster as well. `unknown`: why no replay can predict its gains.
-
-    `sentence`: what a job is like, with the words of `answer.py`: {share} of {whole}, {in_mpi}, {worth} and {waits}.
-    `worth`: what {worth} stands for, if its gain is much more than its share. `on_hosts`: a field of MpiWaits with its
-    time on main threads, and its sentence, for jobs whose GPU time does not show it. `on_path`: kinds of time on the
-    critical path that it can save at most, and what would save them, as a clause.
-
-    `of_steps`: whether one or a few slow steps are the cause. `needs_host`: whether hosts limit what it can gain, so
-    that GAIN names them. `overlaps`: whether its time can hide behind the rest of the time, and no further.
-    `overlap_slows`: whether its hint is overlap with kernels, which NCCL's kernels slow: both need the GPU and its
-    memory. `doubt`: evidence of the doubt that its title has already.
-    """
-
-    key: str
-    title: str
-    rule: str
-    hint: str
-    preset: str
-    evidence: tuple[str, ...]
-
-    applies: Callable[[Case], bool] | None = None
-    refines: Bottleneck | None = None
-    loss: tuple[str, ...] = ()
-    bound: Change | None = None
-    gains: tuple[str, ...] | None = None
-    without_kernels: bool = False
-    unknown: str = ""
-    sentence: str = ""
-    worth: str = ""
-    on_hosts: tuple[str, str] | None = None
-    places: Callable[[Case], Found] = where.find_none
-    on_path: tuple[tuple[int, ...], str] | None = None
-    of_steps: bool = False
-    needs_host: bool = False
-    overlaps: bool = False
-    overlap_slows: bool = False
-    doubt: tuple[str, ...] = ()
-
-    def measure(self, losses: Losses) -> int:
-        """Return the GPU time (ns) in the class."""
-        return sum(getattr(losses, name) for name in self.loss)
-
-
-def _refine(whole: Bottleneck, applies: Callable[[Case], bool], **others: Any) -> Bottleneck:
-    """Return a variant of a class: what differs, and when it applies."""
-    return replace(whole, refines=whole, applies=applies, **others)
-
 
 _HOST_PATH = (types.PATH_HOST, types.PATH_CUDA_CALL, types.PATH_SYSTEM_CALL, types.PATH_LAUNCH)
 _IN_GRAPHS = "the report does not have the kernels inside the graphs"
@@ -125,7 +63,7 @@ COMPUTE = Bottleneck(
     preset="analysis/kernel_classes",
     evidence=("efficiency", "kernels"),
 )
-COMPUTE_OPAQUE = _refine(
+COMPUTE_OPAQUE = refine(
     COMPUTE,
     rules.computes_in_graphs,
     title="Compute-bound, in opaque CUDA graphs",
@@ -134,7 +72,7 @@ COMPUTE_OPAQUE = _refine(
     unknown=_IN_GRAPHS,
     hint="capture again with --cuda-graph-trace=node to see which kernels of the graphs take long",
 )
-COMPUTE_FUSIBLE = _refine(
+COMPUTE_FUSIBLE = refine(
     COMPUTE,
     rules.computes_what_fuses,
     title="Compute-bound, in kernels that can be fused",
@@ -142,20 +80,20 @@ COMPUTE_FUSIBLE = _refine(
     places=where.find_fusible_kernels,
     hint="fuse small kernels (a compiler such as torch.compile, fused layers and optimizers); avoid casts and copies",
 )
-COMPUTE_FP32 = _refine(
+COMPUTE_FP32 = refine(
     COMPUTE,
     lambda case: rules.find_largest_class(case) == "GEMM FP32",
     title="Compute-bound, in FP32 matrix products",
     rule="compute-bound, and GEMM FP32 is the largest kernel class",
     hint="use tensor cores: BF16 or FP16 autocast, or TF32 (torch.set_float32_matmul_precision('high'))",
 )
-COMPUTE_16 = _refine(
+COMPUTE_16 = refine(
     COMPUTE,
     lambda case: rules.find_largest_class(case) in ("GEMM BF16", "GEMM FP16", "GEMM FP8", "GEMM FP4"),
     rule="compute-bound, and matrix products with operands of 16 bits or less are the largest kernel class",
     hint="larger or fewer matrix products (they use 16 bits or less already), FP8, fused layers",
 )
-COMPUTE_ATTENTION = _refine(
+COMPUTE_ATTENTION = refine(
     COMPUTE,
     lambda case: rules.find_largest_class(case) == "Attention",
     title="Compute-bound, in attention",
@@ -190,13 +128,13 @@ UNCLASSIFIED = Bottleneck(
     preset="analysis/exposed_communication",
     evidence=("efficiency", "waits"),
 )
-UNCLASSIFIED_OTHERS = _refine(
+UNCLASSIFIED_OTHERS = refine(
     UNCLASSIFIED,
     rules.moves_without_nccl,
     rule="unclassified communication, and kernels of other libraries than NCCL take most of its time",
     hint="they record no ranks: they are split if each rank launches the same ones, on clocks that agree (one node)",
 )
-UNCLASSIFIED_PAYLOAD = _refine(
+UNCLASSIFIED_PAYLOAD = refine(
     UNCLASSIFIED,
     rules.lacks_payload,
     rule="unclassified communication, and NCCL calls have no payload",
@@ -216,7 +154,7 @@ IMBALANCE = Bottleneck(
     preset="analysis/waited_for",
     evidence=("waits", "what_if"),
 )
-PIPELINE = _refine(
+PIPELINE = refine(
     IMBALANCE,
     rules.waits_in_messages,
     key="pipeline bubble",
@@ -227,13 +165,13 @@ PIPELINE = _refine(
     preset="analysis/pipeline_bubble",
     evidence=("waits.pipeline", "waits", "what_if"),
 )
-PIPELINE_UNBALANCED = _refine(
+PIPELINE_UNBALANCED = refine(
     PIPELINE,
     rules.has_slow_stage,
     rule="pipeline bubble, and one stage works longer than the others",
     hint="balance the stages: give the stage that sets the pace fewer layers; then use more micro-batches",
 )
-STRAGGLER = _refine(
+STRAGGLER = refine(
     IMBALANCE,
     rules.waits_for_one,
     key="wait for a straggler",
@@ -246,7 +184,7 @@ STRAGGLER = _refine(
     places=where.find_straggler,
     hint="speed up what makes that rank late, or give it less work; check its CPU binding and its data",
 )
-STRAGGLER_COMPUTES = _refine(
+STRAGGLER_COMPUTES = refine(
     STRAGGLER,
     rules.waits_for_compute,
     rule="wait for a straggler, and its GPU computes at least a tenth longer than the median of the others",
@@ -268,7 +206,7 @@ TRANSFER = Bottleneck(
     preset="analysis/exposed_communication",
     evidence=("efficiency", "waits", "what_if"),
 )
-TRANSFER_COPIES = _refine(
+TRANSFER_COPIES = refine(
     TRANSFER,
     rules.moves_by_copies,
     rule="exposed transfer, and copies between GPUs are half of its gain, or else most of the communication on GPUs",
@@ -279,33 +217,33 @@ TRANSFER_COPIES = _refine(
     preset="basics/memory_operations",
     evidence=("efficiency", "memory_operations", "what_if"),
 )
-TRANSFER_CHAIN = _refine(
+TRANSFER_CHAIN = refine(
     TRANSFER_COPIES,
     rules.copies_in_chain,
     rule="exposed transfer, most of it copies between GPUs, which run one after the other",
     worth="; without it, steps would be {gain} shorter: the copies run one after the other",
     hint="these copies wait for each other: let them run at once (streams, events), or use a collective of NCCL",
 )
-TRANSFER_GATHER = _refine(
+TRANSFER_GATHER = refine(
     TRANSFER,
     lambda case: rules.are_most(["AllGather"], case.nccl_kernels),
     rule="exposed transfer, and AllGather takes most NCCL time, as with sharded parameters",
     overlap_slows=False,
     hint="gather less if memory allows (ZeRO-2, reshard_after_forward=False); prefetch; 16-bit parameters, gradients",
 )
-TRANSFER_MESSAGES = _refine(
+TRANSFER_MESSAGES = refine(
     TRANSFER,
     lambda case: rules.are_most(["SendRecv", "Send", "Recv"], case.nccl_kernels),
     rule="exposed transfer, and sends and receives take most NCCL time",
     hint="overlap sends with compute; send fewer bytes; check that NCCL uses the fast network between nodes",
 )
-TRANSFER_LARGE = _refine(
+TRANSFER_LARGE = refine(
     TRANSFER,
     rules.moves_large_messages,
     rule="exposed transfer, and most NCCL time with known sizes is in messages of 8 MiB or more",
     hint="send fewer bytes (16-bit gradients); overlap with compute; compare busbw with your link",
 )
-TRANSFER_MPI = _refine(
+TRANSFER_MPI = refine(
     TRANSFER,
     rules.moves_by_mpi,
     rule="exposed transfer, and no NCCL kernels: MPI moves the data",
@@ -315,19 +253,19 @@ TRANSFER_MPI = _refine(
     preset="basics/mpi",
     evidence=("waits", "mpi", "what_if"),
 )
-TRANSFER_MPI_STAGED = _refine(
+TRANSFER_MPI_STAGED = refine(
     TRANSFER_MPI,
     rules.copies_around_mpi,
     rule="exposed transfer over MPI, and copies between hosts and GPUs take at least a tenth of the MPI time",
     hint="use GPU-aware MPI, which needs no copies to the host; overlap messages with compute; send fewer bytes",
 )
-TRANSFER_MPI_COLLECTIVES = _refine(
+TRANSFER_MPI_COLLECTIVES = refine(
     TRANSFER_MPI,
     rules.moves_in_mpi_collectives,
     rule="exposed transfer over MPI, and most of it in collectives",
     hint="overlap collectives with compute (MPI_Iallreduce and alike); reduce fewer bytes, in fewer calls",
 )
-TRANSFER_OTHERS = _refine(
+TRANSFER_OTHERS = refine(
     TRANSFER,
     rules.moves_without_nccl,
     rule="exposed transfer, and most communication on GPUs is not NCCL's",
@@ -349,13 +287,13 @@ COPIES = Bottleneck(
     preset="basics/memory_operations",
     evidence=("memory_operations", "what_if"),
 )
-COPIES_PINNED = _refine(
+COPIES_PINNED = refine(
     COPIES,
     lambda case: rules.are_most([rules.PINNED], rules.sum_copies(case)),
     rule="copies, most of them from or to pinned memory",
     hint="memory is pinned already: copy less (keep data on the GPU, no offload); hide copies behind compute",
 )
-COPIES_INSIDE = _refine(
+COPIES_INSIDE = refine(
     COPIES,
     lambda case: rules.are_most([rules.INSIDE], rules.sum_copies(case)),
     rule="copies, most of them within a GPU, sets or migrations",
@@ -385,7 +323,7 @@ UNCLASSIFIED_MPI = replace(
     preset="basics/mpi",
     evidence=("waits", "mpi"),
 )
-HOST_FUNCTIONS = _refine(
+HOST_FUNCTIONS = refine(
     HOST,
     rules.waits_for_host_functions,
     key="queued",
@@ -399,7 +337,7 @@ HOST_FUNCTIONS = _refine(
     preset="analysis/queue_delay",
     evidence=("efficiency", "gpus", "what_if"),
 )
-HOST_MPI = _refine(
+HOST_MPI = refine(
     HOST,
     rules.calls_mpi,
     title="Host-bound, in MPI calls",
@@ -408,7 +346,7 @@ HOST_MPI = _refine(
     preset="basics/mpi",
     evidence=("efficiency", "mpi", "what_if"),
 )
-INSTRUMENTED = _refine(
+INSTRUMENTED = refine(
     HOST,
     rules.opens_operator_ranges,
     title="Host-bound, slowed by NVTX ranges of operators",
@@ -418,7 +356,7 @@ INSTRUMENTED = _refine(
     doubt=("ranges",),
     hint="capture again without NVTX ranges of operators (emit_nvtx, --pytorch=autograd-nvtx): they slow the host",
 )
-GIL = _refine(
+GIL = refine(
     HOST,
     rules.waits_for_gil,
     key="GIL",
@@ -430,7 +368,7 @@ GIL = _refine(
     preset="basics/gil",
     evidence=("efficiency", "gpus", "calls"),
 )
-HOST_ALLOCATES = _refine(
+HOST_ALLOCATES = refine(
     HOST,
     rules.allocates,
     title="Host-bound, in calls that allocate",
@@ -441,7 +379,7 @@ HOST_ALLOCATES = _refine(
 
 def _refine_host(cause: HostCause, **others: Any) -> Bottleneck:
     """Return the variant of host-bound jobs whose host is late for a cause."""
-    return _refine(HOST, lambda case: rules.find_host_cause(case) == cause, **others)
+    return refine(HOST, lambda case: rules.find_host_cause(case) == cause, **others)
 
 
 HOST_LOADS = _refine_host(
@@ -474,7 +412,7 @@ HOST_PREPARES = _refine_host(
     rule="host-bound, and a third of it in code outside calls, or in calls that read, before copies from the host",
     hint="keep data on the GPU; or workers: DataLoader(num_workers=4, pin_memory=True), x.to(dev, non_blocking=True)",
 )
-READBACKS = _refine(
+READBACKS = refine(
     HOST,
     rules.reads_back,
     key="read-backs",
@@ -487,14 +425,7 @@ READBACKS = _refine(
     preset="analysis/read_backs",
     evidence=("readbacks", "efficiency", "what_if"),
 )
-HOST_SYNCHRONISES = _refine(
-    HOST,
-    rules.synchronises,
-    title="Host-bound, in calls that synchronise",
-    rule="host-bound, most of it in calls that synchronise, or these calls without time save as much as an ideal host",
-    hint="synchronise less: no .item(), print or blocking copy in the loop; use streams and events",
-)
-LAUNCH = _refine(
+LAUNCH = refine(
     HOST,
     rules.launches,
     key="launch-bound",
@@ -504,13 +435,7 @@ LAUNCH = _refine(
     places=where.find_launches,
     hint="launch less: CUDA graphs, torch.compile, fused or larger kernels and optimizers, larger batches",
 )
-LAUNCH_OPTIMIZER = _refine(
-    LAUNCH,
-    rules.launches_optimizer,
-    rule="launch-bound, and ranges named after an optimizer launch at least a third of all operations",
-    hint="use a fused or foreach optimizer first; then CUDA graphs, torch.compile, larger batches",
-)
-LAUNCH_FUSIBLE = _refine(
+LAUNCH_FUSIBLE = refine(
     LAUNCH,
     rules.launches_what_fuses,
     rule="launch-bound, but GPUs compute at least half of the time, mostly in kernels that can be fused",
@@ -537,7 +462,7 @@ UNEXPLAINED = Bottleneck(
     preset="analysis/gpu-gaps",
     evidence=("efficiency",),
 )
-UNEXPLAINED_MIGRATIONS = _refine(
+UNEXPLAINED_MIGRATIONS = refine(
     UNEXPLAINED,
     rules.migrates,
     title="GPU gaps without a launch, as managed memory migrates",

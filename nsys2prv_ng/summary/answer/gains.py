@@ -9,7 +9,7 @@ from nsys2prv_ng.paraver.event_types import PATH_KINDS
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.numbers import Scenario
-from nsys2prv_ng.summary.answer.bottlenecks import Bottleneck
+from nsys2prv_ng.summary.answer.bottleneck import Bottleneck
 from nsys2prv_ng.summary.answer.case import HALF, HOST_BOUND, IF_BOUND, LEAST, NETWORK_BOUND, Case, find_rank, is_launch
 from nsys2prv_ng.summary.answer.remedies import Tried
 from nsys2prv_ng.summary.answer.slow_steps import name_step

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.answer import bottlenecks
-from nsys2prv_ng.summary.answer.bottlenecks import BOTTLENECKS, Bottleneck
+from nsys2prv_ng.summary.answer.bottleneck import Bottleneck
+from nsys2prv_ng.summary.answer.bottlenecks import BOTTLENECKS
 from nsys2prv_ng.summary.answer.case import HALF, LEAST, NETWORK_BOUND, WAIT_BOUND, Case, is_worth
 from nsys2prv_ng.summary.answer.rules import copies_communicate, is_paced_by_host
 

@@ -16,7 +16,7 @@ from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.replay.repeats import EMBEDDING, OPTIMIZER, OTHERS, RECURRENT
 from nsys2prv_ng.steps.numbered_names import OTHER_WORK
 from nsys2prv_ng.summary.answer import bottlenecks, rules
-from nsys2prv_ng.summary.answer.bottlenecks import Bottleneck
+from nsys2prv_ng.summary.answer.bottleneck import Bottleneck
 from nsys2prv_ng.summary.answer.case import COPY_BOUND, HALF, HOST_BOUND, LEAST, MUCH, NO_READBACKS, Case, is_worth
 from nsys2prv_ng.summary.efficiency.numbers import StepKind
 from nsys2prv_ng.summary.gpus import host_causes

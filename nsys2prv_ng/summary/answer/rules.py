@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS, communicates
-from nsys2prv_ng.replay import changes as what
-from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
 from nsys2prv_ng.summary.answer.case import (
     COPY_BOUND,
@@ -30,7 +28,6 @@ from nsys2prv_ng.summary.answer.case import (
 from nsys2prv_ng.summary.answer.stragglers import find_more_compute
 from nsys2prv_ng.summary.gpus.host_causes import LOADING, PREPARING, CauseTime, HostCause
 from nsys2prv_ng.summary.memory.numbers import ALLOCATOR_CALLS, MemoryOperationNumbers
-from nsys2prv_ng.summary.ranges.numbers import list_paths
 from nsys2prv_ng.text.names import HOST_FUNCTION
 
 _COMPUTES = 0.8
@@ -59,7 +56,6 @@ _SHORT_GAP_NS = 20_000
 """Gaps shorter than this on average are those between launches: a launch takes 5 to 10 us in an eager framework."""
 FUSIBLE = ("Elementwise", "Copy, cast or fill", "Reduction", "Normalisation", "Softmax or loss", "Optimizer")
 """Classes of kernels that do little work for each byte, and that compilers fuse."""
-_OPTIMIZER = re.compile(r"(?i)(?<![a-z])optim(?![a-z])|optimizer|(?<![a-z])adamw?(?![a-z])")
 _FUSED = ("triton_poi_", "triton_red_", "triton_per_")
 """Beginnings of the names of kernels that torch.compile fuses."""
 _CHAINED = 0.75
@@ -90,18 +86,6 @@ _RECURS = 3
 _LARGE_BYTES = 8 << 20
 """Messages from this size on gain little from being larger: most of their time is that of their bytes."""
 _COLLECTIVES = re.compile(r"MPI_(All|Bcast|Reduce|Gather|Scatter|Scan|Exscan|Barrier|Neighbor_)")
-_SYNCHRONISES = (
-    *("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cudaThreadSynchronize"),
-    *("cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize", "cuMemcpyDtoH_v2", "cuMemcpyHtoD_v2"),
-)
-"""Beginnings of the names of calls."""
-_BLOCKING_COPIES = ("cudaMemcpy", "cudaMemcpy2D", "cudaMemcpy3D")
-"""Names of calls that return when the copy has ended."""
-_WITHOUT_SYNCHRONISING = {Change(what.CALL, name) for name in _SYNCHRONISES}
-_NEARLY = 0.95
-"""Least part of the gain by an ideal host of calls that explain it alone.
-
-A choice: two replays of one cause are close."""
 
 
 # ---- slow steps ------------------------------------------------------------------------------------------------------
@@ -365,24 +349,15 @@ def find_host_cause(case: Case) -> HostCause | None:
     return cause if time.ns > MUCH * case.host_calls.total() else None
 
 
-def synchronises(case: Case) -> bool:
-    """Return whether hosts were mostly in calls that wait for GPUs, or one of these explains its whole gain."""
-    calls, bound = case.host_calls, case.bounds.get(HOST_BOUND)
-    waiting = [call for call in calls if call.startswith(_SYNCHRONISES) or call in _BLOCKING_COPIES]
-    if are_most(waiting, calls):
-        return True
-    without = [each for each in case.changes if each.only in _WITHOUT_SYNCHRONISING]
-    is_all = bound is not None and any(each.saving_ns >= _NEARLY * bound.saving_ns for each in without)
-    return calls.total() > 0 and is_all
-
-
 def reads_back(case: Case) -> bool:
     """Return whether GPUs are idle after read-backs for most of the time in which hosts are late, and need not be."""
-    change = next((each for each in case.scenarios if each.only == NO_READBACKS), None)
-    if case.losses is None or change is None or not is_worth(change):
-        return False
     idle = sum(each.idle_ns for each in case.summary.readbacks)
-    return idle > HALF * case.losses.host_ns and change.share > HALF * idle / case.gpu_ns
+    if case.losses is None or idle <= HALF * case.losses.host_ns:
+        return False
+    if case.summary.what_if is None:
+        return True
+    saved = [each.share for each in case.scenarios if each.only == NO_READBACKS and is_worth(each)]
+    return bool(saved) and saved[0] > HALF * idle / case.gpu_ns
 
 
 def measure_idle_by_reads(case: Case) -> int:
@@ -419,19 +394,6 @@ def launches(case: Case) -> bool:
     gaps = sum(count for _, count in case.host_gaps.values())
     is_short = whole > 0 and whole / max(gaps, 1) < _SHORT_GAP_NS
     return is_short and not any(each.saving_ns > HALF * gain for each in removed)
-
-
-def launches_optimizer(case: Case) -> bool:
-    """Return whether ranges of an optimizer launch many of all operations."""
-    tree = case.summary.range_tree
-    operations = sum(node.operations for node in tree if not node.depth)
-    paths = zip(tree, list_paths(tree), strict=True)
-    optimizer = [node for node, path in paths if _is_optimizer(node.name) and not any(map(_is_optimizer, path[:-1]))]
-    return bool(operations) and sum(node.operations for node in optimizer) >= MUCH * operations
-
-
-def _is_optimizer(name: str) -> bool:
-    return _OPTIMIZER.search(name) is not None
 
 
 def launches_what_fuses(case: Case) -> bool:

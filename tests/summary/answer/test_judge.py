@@ -9,7 +9,7 @@ import pytest
 from nsys2prv_ng.replay.numbers import Limit, Scenario
 from nsys2prv_ng.summary.answer import bottlenecks
 from nsys2prv_ng.summary.answer.answer import answer
-from nsys2prv_ng.summary.answer.bottlenecks import Bottleneck
+from nsys2prv_ng.summary.answer.bottleneck import Bottleneck
 from nsys2prv_ng.summary.answer.case import Case, find_rank
 from nsys2prv_ng.summary.answer.gains import list_gains
 from nsys2prv_ng.summary.answer.judge import choose_variant, classify
@@ -101,14 +101,6 @@ def test_busy_gpus_that_a_host_paces_are_not_compute_bound(limit: Limit | None, 
     assert name_class(replace(summary, what_if=changes)) == title
 
 
-@pytest.mark.parametrize(("saving", "title"), [(39, "Host-bound, in calls that synchronise"), (37, "Host-bound")])
-def test_calls_that_synchronise_explain_all_of_the_gain(saving: int, title: str) -> None:
-    """Idle time lies between such calls, in no call: only a replay knows that they are the reason."""
-    summary = add_gaps(make_summary(MIXED), 1, _=10)
-    changes = [try_change("host = ideal", 40 * MS), try_change("call 'cudaStreamSynchronize' = 0", saving * MS)]
-    assert name_class(replace(summary, what_if=find(*changes))) == title
-
-
 @pytest.mark.parametrize(
     ("losses", "title"),
     [
@@ -137,7 +129,6 @@ def test_without_a_replay_the_largest_loss_decides(losses: Losses, title: str) -
     [
         (1, {"cudaMalloc": 3, "cudaFree": 3, "": 5}, "Host-bound, in calls that allocate"),
         (1, {"cudaMalloc": 2, "cudaFree": 3, "": 6}, "Host-bound"),
-        (1, {"cudaStreamSynchronize": 6, "": 5}, "Host-bound, in calls that synchronise"),
         (1000, {"cudaLaunchKernel": 10}, "Launch-bound"),  # 10 us each
         (400, {"cudaLaunchKernel": 10}, "Host-bound"),  # 25 us
     ],
@@ -466,28 +457,18 @@ def test_a_straggler_that_computes_longer(times: tuple[int, ...], exposed: int, 
 
 
 @pytest.mark.parametrize(
-    ("losses", "optimizer", "hint"),
+    ("losses", "hint"),
     [
-        (make_losses(compute=40, host=60), 10, bottlenecks.LAUNCH_OPTIMIZER),
-        (make_losses(compute=40, host=60), 9, bottlenecks.LAUNCH),
-        (
-            make_losses(compute=60, host=40, by_class={"Elementwise": 51, "GEMM BF16": 49}),
-            9,
-            bottlenecks.LAUNCH_FUSIBLE,
-        ),
-        (make_losses(compute=60, host=40, by_class={"Elementwise": 50, "GEMM BF16": 50}), 9, bottlenecks.LAUNCH),
-        (make_losses(compute=49, host=51, by_class={"Elementwise": 51, "GEMM BF16": 49}), 9, bottlenecks.LAUNCH),
+        (make_losses(compute=40, host=60), bottlenecks.LAUNCH),
+        (make_losses(compute=60, host=40, by_class={"Elementwise": 51, "GEMM BF16": 49}), bottlenecks.LAUNCH_FUSIBLE),
+        (make_losses(compute=60, host=40, by_class={"Elementwise": 50, "GEMM BF16": 50}), bottlenecks.LAUNCH),
+        (make_losses(compute=49, host=51, by_class={"Elementwise": 51, "GEMM BF16": 49}), bottlenecks.LAUNCH),
     ],
 )
-def test_hints_for_launches_follow_what_launches(losses: Losses, optimizer: int, hint: Bottleneck) -> None:
+def test_hints_for_launches_follow_what_launches(losses: Losses, hint: Bottleneck) -> None:
     """The step launches 30 operations on its GPU in each of five times."""
     numbers = {"count": 1, "host_ns": 1, "own_ns": 0, "unlisted_ns": 0, "least_ns": 0, "most_ns": 0, "gpu_ns": 1}
-    parts = {"forward": 30 - optimizer, "Optimizer.step": optimizer, "optimize": optimizer}
     tree = [RangeNode(name="step", depth=0, operations=5 * 30, **numbers)]
-    tree += [
-        RangeNode(name=name, depth=1 + (name == "optimize"), operations=5 * count, **numbers)
-        for name, count in parts.items()
-    ]
     summary = replace(add_gaps(make_summary(losses), 1000, cudaLaunchKernel=10), range_tree=tree, windows_ns=[STEPS_NS])
     case = Case(replace(summary, what_if=find(try_change("host = ideal", 40 * MS))))
     bottleneck = classify(case)
