@@ -88,7 +88,9 @@ def answer(summary: JobSummary) -> Verdict:
             _state("WHERE", _join_places(where, describe_idle(case), _name_other_kind(case)), *bottleneck.evidence),
             _state("GAIN", gain, *evidence),
             *(_state("TRY", each.remedy.hint, "remedies") for each in tried),
-            _state("TRY", "" if _is_enough(tried, share, hint) else hint + _hint_at_other(case, bottleneck, gains)),
+            _state(
+                "TRY", "" if _is_enough(tried, share, bottleneck) else hint + _hint_at_other(case, bottleneck, gains)
+            ),
             _state("TRY", list_options(case) if bottleneck.bound == HOST_BOUND and not bottleneck.unknown else ""),
             _state("SEE", f'"{SECTIONS[bottleneck.preset]}" (--html); {see}{describe_preset(case, places)}'),
         ]
@@ -163,8 +165,8 @@ def _describe_bottleneck(case: Case, bottleneck: Bottleneck, share: float | None
         part = case.measure_mpi(field)
         text = "" if part is None else sentence.format(share=format_percent(part, 1))
     close = find_close(case, bottleneck)
-    title = bottleneck.title + (f", nearly {close.key}" if close is not None else "") + _name_compute(case, share)
-    return f"{title}: {text}" if text else title
+    title = bottleneck.title + (f", nearly {close.key}" if close is not None else "")
+    return f"{title}: {_add_compute(case, share, text)}" if text else title
 
 
 def _name_mpi(case: Case) -> str:
@@ -173,11 +175,13 @@ def _name_mpi(case: Case) -> str:
     return f" ({format_percent(ns, case.gpu_ns)} in MPI)" if ns >= _MPI_SHARE * case.gpu_ns else ""
 
 
-def _name_compute(case: Case, share: float | None) -> str:
-    """Return how long GPUs compute, if that is most of the time, and not what limits them; "" otherwise."""
+def _add_compute(case: Case, share: float | None, text: str) -> str:
+    """Return what a job is like, after how long GPUs compute if that is most of the time, and not what limits them."""
     compute = 0 if case.losses is None else case.losses.compute_ns / case.gpu_ns
-    is_most = share is not None and compute > max(share, HALF)
-    return f" (mostly compute, {format_percent(compute, 1)})" if is_most else ""
+    if share is None or compute <= max(share, HALF):
+        return text
+    rest = text.removeprefix("GPUs ").replace(f" of {case.whole}", "", 1)
+    return f"GPUs compute {format_percent(compute, 1)} of {case.whole}, but {rest}"
 
 
 def _name_waits(case: Case) -> str:
@@ -221,9 +225,13 @@ def _describe_no_class(case: Case) -> str:
 # ---- TRY -------------------------------------------------------------------------------------------------------------
 
 
-def _is_enough(tried: list[Tried], share: float | None, hint: str) -> bool:
-    """Return whether the hint of the class has nothing to add: a remedy says it, or saves most of its share."""
-    return any(each.remedy.hint == hint or each.share > HALF * (share or 0) for each in tried)
+def _is_enough(tried: list[Tried], share: float | None, bottleneck: Bottleneck) -> bool:
+    """Return whether the hint of the class has nothing to add: a remedy says it, or saves most of its share.
+
+    Of compute, nothing saves most.
+    """
+    least = 0.0 if bottleneck.needs_host else HALF * (share or 0)
+    return any(each.remedy.hint == bottleneck.hint or each.share > least for each in tried)
 
 
 def _hint_at_other(case: Case, bottleneck: Bottleneck, gains: list[Scenario]) -> str:

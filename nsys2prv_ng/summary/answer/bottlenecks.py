@@ -386,7 +386,7 @@ HOST_LOADS = _refine_host(
     host_causes.LOADING,
     title="Host-bound, compiling or loading kernels",
     rule="host-bound, and a third of it in three or more gaps in which the host loads kernels",
-    hint="build kernels before: pad shapes to a few sizes and warm these up; cuDNN attention builds one for each shape",
+    hint="pad shapes to a few sizes, and warm these up: libraries build, load or choose kernels for each new shape",
 )
 HOST_STARTS = _refine_host(
     host_causes.STARTING,
@@ -416,7 +416,7 @@ READBACKS = refine(
     HOST,
     rules.reads_back,
     key="read-backs",
-    title="Read-backs: the host waits for the GPU",
+    title="Host-bound by read-backs",
     rule="host-bound, GPUs are idle after the host waited for them for most of that time, and half of it or more would "
     "be saved if it did not wait",
     sentence="GPUs idle {share} of {whole} because the host launches late, mostly after it waited for them{waits}",

@@ -56,6 +56,10 @@ _SHORT_GAP_NS = 20_000
 """Gaps shorter than this on average are those between launches: a launch takes 5 to 10 us in an eager framework."""
 FUSIBLE = ("Elementwise", "Copy, cast or fill", "Reduction", "Normalisation", "Softmax or loss", "Optimizer")
 """Classes of kernels that do little work for each byte, and that compilers fuse."""
+_SOFTMAX = re.compile(r"softmax_warp_(forward|backward)|cunn_SoftMax(Forward|Backward)")
+"""Kernels of PyTorch's softmax; those of losses have log in their names."""
+_LEAST_SOFTMAX = 0.05
+"""Least share of softmax in kernel time at which attention is written out: a third of what it has in genome (17%)."""
 _FUSED = ("triton_poi_", "triton_red_", "triton_per_")
 """Beginnings of the names of kernels that torch.compile fuses."""
 _CHAINED = 0.75
@@ -144,6 +148,14 @@ def computes_what_fuses(case: Case) -> bool:
     if fused and fused >= LEAST * sum(kernel.total_ns for kernel in kernels):
         return False
     return are_most(FUSIBLE, classes)
+
+
+def attends_unfused(case: Case) -> bool:
+    """Return whether softmax takes long, as between the two products of attention, and no fused attention runs."""
+    times = case.compute_by_class
+    softmax = sum(each.total_ns for each in case.summary.kernels if _SOFTMAX.match(each.name))
+    whole = sum(each.total_ns for each in case.summary.kernels)
+    return "Attention" not in times and softmax >= _LEAST_SOFTMAX * whole > 0
 
 
 def find_largest_class(case: Case) -> str:
@@ -264,10 +276,10 @@ def sum_copies(case: Case) -> Counter[str]:
 
 
 def copies_pageable(case: Case) -> bool:
-    """Return whether most time of copies is that of large ones from or to pageable memory."""
+    """Return whether most time of copies is that of large ones from pageable memory."""
     parts = [part for copies in case.copies for part in copies.by_memory]
     large = [part for part in parts if part.count and part.bytes >= _LARGE_COPY * part.count]
-    pageable = sum(part.total_ns for part in large if PAGEABLE in (part.source, part.destination))
+    pageable = sum(part.total_ns for part in large if part.source == PAGEABLE)
     return pageable > HALF * sum(part.total_ns for part in parts)
 
 

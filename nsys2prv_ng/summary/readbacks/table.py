@@ -63,4 +63,6 @@ def describe_readbacks(readbacks: Sequence[ReadbackNumbers], steps: int, gpu_ns:
     )
     text += f" ({', '.join(filter(None, [quote_name(call), memory.lower()]))}){place}: the host waits"
     text += f" {format_time(sum(row.wait_ns for row in rows) / parts)}{step}, then GPUs idle"
-    return f"{text} {format_time(idle_ns / parts)} ({format_percent(idle_ns, gpu_ns)})"
+    more = sum(row.count for row in readbacks if row.reads) - count
+    others = f"; {format_number(more / parts, 3)} other reads{step}" if rows[0].reads and more > 0 else ""
+    return f"{text} {format_time(idle_ns / parts)} ({format_percent(idle_ns, gpu_ns)}){others}"
