@@ -40,7 +40,6 @@ TERMINAL_ONLY = COMMAND_LINE_ONLY | {
 CALLS = {
     "translate": nsys2prv_ng.translate,
     "shard": nsys2prv_ng.shard,
-    "merge": nsys2prv_ng.merge,
     "summary": nsys2prv_ng.summarize,
     "compare": nsys2prv_ng.compare,
     "inspect": nsys2prv_ng.inspect,

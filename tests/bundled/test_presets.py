@@ -46,6 +46,7 @@ def test_the_wheel_has_every_folder_of_presets() -> None:
     others = {
         "samples/slurm.sh": "nsys2prv_ng/bundled/slurm.sh",
         "cfgs/workspaces.xml": "nsys2prv_ng/bundled/cfgs/workspaces.xml",
+        "docs/guides/remedies.md": "nsys2prv_ng/bundled/remedies.md",
     }
     assert build["targets"]["wheel"]["force-include"] == {f: f"nsys2prv_ng/bundled/{f}" for f in folders} | others
 

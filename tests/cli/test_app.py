@@ -8,7 +8,7 @@ import pytest
 import typer.main
 
 from nsys2prv_ng.cli import app as cli_app
-from nsys2prv_ng.cli.app import _CUT_HAS_GONE, app
+from nsys2prv_ng.cli.app import _GONE, app
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.version import __version__
 from tests.cli.program_runs import run
@@ -68,7 +68,8 @@ def test_a_report_named_like_a_command(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("typed", "says"),
     [
-        ("cut a.prv b.prv", _CUT_HAS_GONE),
+        ("cut a.prv b.prv", f"cut has gone: {_GONE['cut']}"),
+        ("merge shards o.prv", f"merge has gone: {_GONE['merge']}"),
         ("hlep", "hlep: no such command or report; did you mean help?"),
         ("help sumary", "sumary: no such command; did you mean help summary?"),
         ("help nothing", f"nothing: no such command; the commands are {', '.join(COMMANDS)}"),

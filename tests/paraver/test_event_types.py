@@ -106,7 +106,7 @@ def test_types_of_an_nvtx_domain() -> None:
 
 
 def test_blocks_of_nvtx_domains() -> None:
-    assert families.NVTX_RESERVED == {"": 9600, "NCCL": 9500, "neSmiK": 81000}
+    assert families.NVTX_RESERVED == {"": 9600, "NCCL": 9500, "neSmiK": 81000, "GIL Trace": 81100}
     ranges = [families.make_nvtx_range(domain) for domain in ("", "NCCL", "neSmiK", "beta", "alpha")]
     assert number_types(*ranges) == {
         "NVTX range": 9600,

@@ -27,7 +27,7 @@ def test_event_types_name_known_sources() -> None:
         event_type.label: event_type.source
         for event_type in types
         if not {name.strip() for name in event_type.source.split(",")}
-        <= {*NAMES, "waits", "critical_path", "steps", "overview"}
+        <= {*NAMES, "waits", "critical_path", "steps", "readbacks", "overview"}
     }
     assert unknown == {}
 

@@ -187,7 +187,7 @@ def read_program_frames(reader: ReportReader) -> list[Frames]:
 
     def find_of_program(block: Columns) -> IntArray:
         is_program = np.isin(block["module"], modules) & ~np.isin(block["symbol"], linked)
-        return np.flatnonzero((block["id"] != NULL) & is_program)
+        return np.flatnonzero((block["id"] != NULL) & (block["stackDepth"] >= 0) & is_program)
 
     frames = _concatenate(_read(reader, SAMPLE_CHAINS, find_of_program))
     frames = frames.select(~frames.unnamed)

@@ -27,7 +27,7 @@ _MOST = 3
 """Most remedies of an answer: one line each."""
 
 
-class Remedy(ValueClass, kw_only=True, frozen=True):
+class Remedy(ValueClass, kw_only=True):
     """Something to try.
 
     `key`: its section in docs/guides/remedies.md. `title`: what it is, as a noun, for GAIN. `hint`: the line of TRY,

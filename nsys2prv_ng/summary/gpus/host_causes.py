@@ -22,7 +22,7 @@ the two to be a checkpoint (25 % and 71 % in checkpoint-a): programs write logs,
 _FROM_HOST = (FROM_PAGEABLE, FROM_PINNED)
 
 
-class HostCause(ValueClass, kw_only=True, frozen=True):
+class HostCause(ValueClass, kw_only=True):
     """A cause of host-bound idle time: in words, and whether a part of it has the cause."""
 
     words: str

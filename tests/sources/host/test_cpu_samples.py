@@ -192,10 +192,11 @@ def test_functions_without_a_name_are_their_modules(tmp_path: Path) -> None:
 
 def test_levels_are_counted_from_the_function_that_ran(tmp_path: Path) -> None:
     chains = [(1, WORK, PROG, 0, 0), (1, MAIN, PROG, 0, 1), (2, MAIN, PROG, 0, 0)]
-    assert translate_chains(chains, tmp_path, 2)[100] == {FUNCTION: "work", FUNCTION + 1: "main", MODULE: "prog"}
+    work, main = ({FUNCTION: name, MODULE: "prog", OF_PROGRAM: name} for name in ("work", "main"))
+    assert translate_chains(chains, tmp_path, 2)[100] == work | {FUNCTION + 1: "main"}
     (tmp_path / "r.sqlite").unlink()
     labels = translate_chains(chains, tmp_path, 1)
-    assert labels == {100: {FUNCTION: "work", MODULE: "prog"}, 200: {FUNCTION: "main", MODULE: "prog"}}
+    assert labels == {100: work, 200: main}
 
 
 def test_odd_chains(tmp_path: Path) -> None:
@@ -222,12 +223,12 @@ def test_odd_chains(tmp_path: Path) -> None:
         (-(2**63) + 1, 800, 0, 1, make_tid(7), 1),
     ]
     labels = translate_chains(chains, tmp_path, samples=samples)
-    work = {FUNCTION: "work", MODULE: "prog"}
+    work = {FUNCTION: "work", MODULE: "prog", OF_PROGRAM: "work"}
     assert labels == {
         100: work | {FUNCTION + 99: "main"},
         200: work,
         300: work | {FUNCTION + 2: "main"},
-        400: {FUNCTION: NO_CHAIN, FUNCTION + 1: "main"},
+        400: {FUNCTION: NO_CHAIN, FUNCTION + 1: "main", OF_PROGRAM: "main"},
         500: {FUNCTION: NO_CHAIN},
         600: {FUNCTION: NO_CHAIN},
         700: work | {FUNCTION + 99: "main"},
