@@ -26,6 +26,11 @@ _PATTERNS = {
     RECURRENT: re.compile(r"(?:lstm|gru)_cell_(?:forward|backward)"),
 }
 """What a kernel of each kind of sequence is called, or its class."""
+_OF_PASSES = re.compile(r"^(?:Convolution|Attention|Softmax or loss|Normalisation)")
+_PRODUCTS = re.compile(r"^GEMM")
+"""Classes of kernels that only a whole pass of a model has; and products, which cells have, too.
+
+An update on a mini-batch, with its optimizer, repeats eight times in a step of the capture ppo-fast."""
 _AT_ONCE = re.compile(r"RNNcell|_elementWise_[bf]p")
 """Kernels of cuDNN's recurrent layers, which one call launches for a whole sequence."""
 _FOR_ALL = "multi_tensor_apply"
@@ -134,7 +139,9 @@ def _find_kind(launched: Launched, kinds: IntArray) -> int:
     if all(_FOR_ALL in name for name, _ in texts) or any(_AT_ONCE.search(name) for name, _ in texts):
         return NONE
     words = {word for text in texts for word in text}
-    return next(n for n, kind in enumerate(KINDS) if kind == OTHERS or any(map(_PATTERNS[kind].search, words)))
+    found = next((kind for kind, pattern in _PATTERNS.items() if any(map(pattern.search, words))), OTHERS)
+    is_pass = any(map(_OF_PASSES.search, words)) or (found in MERGED and any(map(_PRODUCTS.search, words)))
+    return KINDS.index(OTHERS if is_pass else found)
 
 
 def list_repeated(repeats: Repeats) -> list[Repeated]:

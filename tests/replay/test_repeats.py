@@ -94,6 +94,19 @@ def test_kinds_follow_from_one_kernel(name: str, kernel_class: str, kind: str) -
     assert list_runs(find_repeats(launch([0, 4, 1] * (least - 1) + [3], names))) == []
 
 
+@pytest.mark.parametrize(
+    "kernel", ["vectorized_elementwise_kernel", "EmbeddingBag_updateOutputKernel", "lstm_cell_forward"]
+)
+@pytest.mark.parametrize("kernel_class", ["Convolution", "Softmax or loss", "GEMM FP32"])
+def test_passes_of_a_model_are_no_repetitions_of_a_part(kernel: str, kernel_class: str) -> None:
+    """Updates on mini-batches contain an optimizer, lookups and cells; only cells have products of their own."""
+    names = [*PLAIN, (kernel, "Optimizer" if kernel.startswith("vec") else "Elementwise"), ("model", kernel_class)]
+    is_cell = kernel.startswith("lstm") and kernel_class.startswith("GEMM")
+    kind = "recurrent" if is_cell else "others"
+    few, many = (list_runs(find_repeats(launch([5, 4, 1] * times + [3], names))) for times in (8, 16))
+    assert few == ([(kind, 3, 8, 3)] if is_cell else []) and many == [(kind, 3, 16, 3)]
+
+
 def test_what_repeats_as_often_as_the_optimizer_is_for_each_parameter() -> None:
     names = [*PLAIN, ("vectorized_elementwise_kernel", "Optimizer")]
     kinds = [1] * 20 + [3] + [0, 4] * 20 + [3] + [2] * 19
