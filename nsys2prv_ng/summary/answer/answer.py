@@ -80,7 +80,7 @@ def answer(summary: JobSummary) -> Verdict:
     if bottleneck is not None:
         places, where = bottleneck.places(case)
         gains, share = list_gains(case, bottleneck), _measure_share(case, bottleneck)
-        tried = [] if bottleneck.unknown or bottleneck == START_UP else list_remedies(case)
+        tried = [] if bottleneck.unknown or bottleneck == START_UP else list_remedies(case, bottleneck.key)
         hint, see = bottleneck.hint, _describe_preset(case, bottleneck)
         gain, evidence = describe_gains(case, bottleneck, gains, share, tried)
         statements = [

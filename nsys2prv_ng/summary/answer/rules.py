@@ -150,6 +150,12 @@ def computes_what_fuses(case: Case) -> bool:
     return are_most(FUSIBLE, classes)
 
 
+def runs_python(case: Case) -> bool:
+    """Return whether the job is one of Python, in which frameworks choose kernels."""
+    facts = case.summary.facts
+    return facts is not None and any(name.startswith("python") for name in facts.programs)
+
+
 def attends_unfused(case: Case) -> bool:
     """Return whether softmax takes long, as between the two products of attention, and no fused attention runs."""
     times = case.compute_by_class

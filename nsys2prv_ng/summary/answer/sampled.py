@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from nsys2prv_ng.analysis.gpus.samples import CPU
 from nsys2prv_ng.paraver.families import GIL_WAIT
 from nsys2prv_ng.source_names import CPU_SAMPLES
+from nsys2prv_ng.summary.answer import rules
 from nsys2prv_ng.summary.answer.case import HALF, LEAST, Case, is_launch_call
 from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.verdict import Place
@@ -66,7 +67,7 @@ def list_options(case: Case) -> str:
     calls, facts = case.host_calls, case.summary.facts
     if calls[""] <= HALF * calls.total() or facts is None or find_functions(case)[0]:
         return ""
-    if not any(name.startswith("python") for name in facts.programs):
+    if not rules.runs_python(case):
         if CPU_SAMPLES in facts.sources:
             return ""
         return "to see functions: nsys profile --sample=process-tree --backtrace=dwarf"
