@@ -111,7 +111,9 @@ def describe_gains(
 
 def _list_remedies(tried: list[Tried]) -> list[tuple[str, str]]:
     """Return what each remedy saves, and its name, as the two halves of a clause."""
-    return [(_bound_by(each.saving_ns or 0, is_bound=each.is_bound), f" with {each.remedy.title}") for each in tried]
+    return [
+        (_bound_by(each.saving_ns or 0, is_bound=each.remedy.is_bound), f" with {each.remedy.title}") for each in tried
+    ]
 
 
 def _list_changes(

@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
-from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.replay.repeats import EMBEDDING, OPTIMIZER, OTHERS, RECURRENT
 from nsys2prv_ng.steps.numbered_names import OTHER_WORK
 from nsys2prv_ng.summary.answer import bottlenecks, rules
@@ -31,8 +30,8 @@ class Remedy(ValueClass, kw_only=True):
     """Something to try.
 
     `key`: its section in docs/guides/remedies.md. `title`: what it is, as a noun, for GAIN. `hint`: the line of TRY,
-    with the code. `applies`: whether reports show what it removes; it is asked only if its changes, if any, save
-    something.
+    with the code. `applies`: whether reports show what it removes; None if what its changes name is evidence enough:
+    kernels and sequences that only a cause has.
 
     `changes`: what a replay changes for it, with factors that were measured; () if none can tell. `is_bound`: whether
     it saves at most as much. `measure_idle`: the idle time of GPUs (ns, over all GPUs) that it can remove at most, for
@@ -42,7 +41,7 @@ class Remedy(ValueClass, kw_only=True):
     key: str
     title: str
     hint: str
-    applies: Callable[[Case], bool]
+    applies: Callable[[Case], bool] | None = None
     changes: tuple[Change, ...] = ()
     is_bound: bool = False
     measure_idle: Callable[[Case], int] | None = None
@@ -54,8 +53,7 @@ class Tried(ValueClass):
     remedy: Remedy
     share: float
     saving_ns: int | None
-    is_bound: bool
-    scenario: Scenario | None = None
+    is_replayed: bool
 
     @property
     def weight(self) -> float:
@@ -64,7 +62,7 @@ class Tried(ValueClass):
         An ideal host saves what all causes do.
         """
         is_host = self.remedy.changes == (HOST_BOUND,)
-        return self.share * (HALF if self.is_bound or self.scenario is None else 1) * (HALF if is_host else 1)
+        return self.share * (1 if self.is_replayed and not self.remedy.is_bound else HALF) * (HALF if is_host else 1)
 
 
 _VALIDATES = re.compile(rf"(?i)eval|valid|{OTHER_WORK}")
@@ -89,6 +87,11 @@ def _against(cause: HostCause, variant: Bottleneck, key: str, title: str) -> Rem
     )
 
 
+def _measure_host(case: Case) -> int:
+    """Return how long (ns, over all GPUs) GPUs waited for hosts."""
+    return 0 if case.losses is None else case.losses.host_ns
+
+
 def _measure_idle_kind(kind: StepKind | None) -> int:
     """Return how long (ns, over all GPUs) GPUs waited for hosts in the steps of a kind."""
     return 0 if kind is None or kind.losses is None else kind.losses.host_ns
@@ -105,11 +108,6 @@ def _find_decode(case: Case) -> StepKind | None:
     """Return the decode steps of a serving engine; None without any."""
     kinds = [] if case.summary.steps is None else case.summary.steps.kinds
     return next((each for each in kinds if each.context_requests == 0 and each.generation_requests), None)
-
-
-def _always(case: Case) -> bool:
-    """Return that what the changes name is evidence enough: kernels and sequences that only a cause has."""
-    return True
 
 
 REMEDIES = (
@@ -149,35 +147,30 @@ REMEDIES = (
         key="fused-optimizer",
         title="a fused optimizer",
         hint="optimizer with fused=True, clip_grad_norm_ with foreach=True, torch._foreach_lerp_ for averages",
-        applies=_always,
         changes=(Change(what.REPEATS, OPTIMIZER),),
     ),
     Remedy(
         key="merged-embeddings",
         title="one embedding table",
         hint="look all tables up at once: one nn.EmbeddingBag with the rows of all, and an offset for each table",
-        applies=_always,
         changes=(Change(what.REPEATS, EMBEDDING),),
     ),
     Remedy(
         key="whole-sequences",
         title="cuDNN's recurrent layers",
         hint="nn.LSTM or nn.GRU over the whole sequence instead of a loop over nn.LSTMCell",
-        applies=_always,
         changes=(Change(what.REPEATS, RECURRENT),),
     ),
     Remedy(
         key="one-batch",
         title="one batch or graph for what repeats",
         hint="process repeated items in one batch; if each needs the one before, torch.cuda.graph of one repetition",
-        applies=_always,
         changes=(Change(what.REPEATS, OTHERS),),
     ),
     Remedy(
         key="no-checkpointing",
         title="no recomputation",
         hint="if memory allows, model.gradient_checkpointing_disable() (gradient_checkpointing=False)",
-        applies=_always,
         changes=(Change(what.RECOMPUTATION),),
     ),
     Remedy(
@@ -228,7 +221,7 @@ REMEDIES = (
         title="fewer waits for Python's lock",
         hint="let fewer threads launch more at once: batch their requests, a process for each, CUDA graphs",
         applies=rules.waits_for_gil,
-        measure_idle=lambda case: 0 if case.losses is None else case.losses.host_ns,
+        measure_idle=_measure_host,
         is_bound=True,
     ),
     Remedy(
@@ -236,7 +229,7 @@ REMEDIES = (
         title="no graph breaks",
         hint="compile without breaks: fullgraph=True names each (or TORCH_LOGS=graph_breaks); no .item() within",
         applies=rules.breaks_graphs,
-        measure_idle=lambda case: 0 if case.losses is None else case.losses.host_ns,
+        measure_idle=_measure_host,
         is_bound=True,
     ),
     Remedy(
@@ -264,10 +257,13 @@ def list_remedies(case: Case, key: str) -> list[Tried]:
 
 def _try(case: Case, remedy: Remedy) -> list[Tried]:
     """Return what a remedy saves; [] if it does not apply, or saves nothing measurable."""
+    if remedy.applies is not None and not remedy.applies(case):
+        return []
     scenario = next((each for each in case.scenarios if each.changes == remedy.changes), None)
-    if scenario is not None and is_worth(scenario) and remedy.applies(case):
-        return [Tried(remedy, scenario.share, scenario.saving_ns, remedy.is_bound, scenario)]
-    if remedy.measure_idle is None or not case.gpu_ns or not remedy.applies(case):
+    if scenario is not None and is_worth(scenario):
+        return [Tried(remedy, scenario.share, scenario.saving_ns, is_replayed=True)]
+    if remedy.measure_idle is None or not case.gpu_ns:
         return []
     share, numbers = remedy.measure_idle(case) / case.gpu_ns, case.summary.what_if
-    return [Tried(remedy, share, None if numbers is None else round(share * numbers.step_ns), remedy.is_bound)]
+    saving_ns = None if numbers is None else round(share * numbers.step_ns)
+    return [Tried(remedy, share, saving_ns, is_replayed=False)]
