@@ -218,7 +218,11 @@ def _scale_host(model: Model, edges: IntArray, share: FloatArray, factor: float,
 
 
 def _scale_repeats(model: Model, change: Change, ranks: BoolArray, weight: FloatArray) -> None:
-    """Scale the host time of repetitions after the first; of those that merge, one operation does the work of all."""
+    """Scale the host time of repetitions after the first; of those that merge, one operation does the work of all.
+
+    Nor does a batch wait for what each repetition reads: without these waits, savings of evalloop, pltrainer and ppo
+    are within 7% of the measured ones; with them, evalloop's is a quarter of it.
+    """
     repeats = _find_repeats(model, change)
     _scale_launches(model, repeats.low, repeats.high, ranks, change.factor, weight)
     merged = match_kinds(repeats, [KINDS.index(kind) for kind in MERGED])

@@ -6,7 +6,7 @@ Kernels are compared by name and class, in the order in which a thread launches 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +35,8 @@ _AT_ONCE = re.compile(r"RNNcell|_elementWise_[bf]p")
 """Kernels of cuDNN's recurrent layers, which one call launches for a whole sequence."""
 _FOR_ALL = "multi_tensor_apply"
 """Kernels that treat many parameters at once: a large model needs several of them in a row."""
+_OVER_RANKS = "NCCL"
+"""The class of kernels that ranks enter together: what repeats with them are the layers of a model."""
 _LEAST_TIMES, _LEAST_KNOWN = 16, 8
 """Least number of repetitions in a row, and of those of a known kind.
 
@@ -122,9 +124,7 @@ def find_repeats(launched: Launched) -> Repeats:
     kept = np.zeros(order.size, np.bool_)
     _choose(runs, order, np.zeros(launched.kind.size, np.bool_), kept)
     at, kernels, times = runs[kept].T
-    kind = np.array(
-        [_find_kind(launched, launched.kind[i : i + k]) for i, k in zip(at, kernels, strict=True)], np.int64
-    )
+    kind = _find_kinds(launched, at, kernels)
     of_parameters = kind == KINDS.index(OPTIMIZER)
     keys, _ = encode_rows(launched.group[at], times)
     kind = np.where(np.isin(keys, keys[of_parameters]) & (kind >= 0), KINDS.index(OPTIMIZER), kind)
@@ -133,15 +133,24 @@ def find_repeats(launched: Launched) -> Repeats:
     return Repeats(*(column[shown].astype(np.int64) for column in (kind, kernels, times, low, high)))
 
 
-def _find_kind(launched: Launched, kinds: IntArray) -> int:
-    """Return the kind of a sequence with some kernels, as an index of KINDS; NONE for one that is no repetition."""
-    texts = {launched.names[kind] for kind in np.unique(kinds).tolist()}
-    if all(_FOR_ALL in name for name, _ in texts) or any(_AT_ONCE.search(name) for name, _ in texts):
-        return NONE
-    words = {word for text in texts for word in text}
-    found = next((kind for kind, pattern in _PATTERNS.items() if any(map(pattern.search, words))), OTHERS)
-    is_pass = any(map(_OF_PASSES.search, words)) or (found in MERGED and any(map(_PRODUCTS.search, words)))
-    return KINDS.index(OTHERS if is_pass else found)
+def _find_kinds(launched: Launched, at: IntArray, kernels: IntArray) -> IntArray:
+    """Return the kind of each sequence, of so many kernels from one on, as an index of KINDS; NONE: no repetition."""
+
+    def mark(has: Callable[[str, str], object]) -> BoolArray:
+        """Mark the sequences with a kernel of such a name and class."""
+        own = np.array([bool(has(*names)) for names in launched.names], np.int64)[launched.kind]
+        sums = np.append(0, np.cumsum(own))
+        return np.asarray(sums[at + kernels] > sums[at], np.bool_)
+
+    known = [mark(lambda *words, pattern=each: any(map(pattern.search, words))) for each in _PATTERNS.values()]
+    found = np.select(known, [KINDS.index(kind) for kind in _PATTERNS], KINDS.index(OTHERS))
+    is_pass = mark(lambda _, kernel_class: _OF_PASSES.search(kernel_class))
+    merges = np.isin(found, [KINDS.index(kind) for kind in MERGED])
+    is_pass |= merges & mark(lambda _, kernel_class: _PRODUCTS.search(kernel_class))
+    found = np.where(is_pass, KINDS.index(OTHERS), found)
+    over_ranks = mark(lambda _, kernel_class: kernel_class == _OVER_RANKS)
+    at_once = mark(lambda name, _: _AT_ONCE.search(name)) | ~mark(lambda name, _: _FOR_ALL not in name)
+    return np.where(at_once | over_ranks, NONE, found)
 
 
 def list_repeated(repeats: Repeats) -> list[Repeated]:

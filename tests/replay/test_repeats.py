@@ -107,6 +107,13 @@ def test_passes_of_a_model_are_no_repetitions_of_a_part(kernel: str, kernel_clas
     assert few == ([(kind, 3, 8, 3)] if is_cell else []) and many == [(kind, 3, 16, 3)]
 
 
+def test_layers_that_communicate_are_no_repetitions() -> None:
+    """Ranks enter NCCL's kernels together: such a sequence is a layer of a model, and needs the one before."""
+    names = [*PLAIN, ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "NCCL")]
+    assert list_runs(find_repeats(launch([0, 1, 2] * 20, names))) == [("others", 3, 20, 3)]
+    assert not list_runs(find_repeats(launch([0, 1, 4] * 20, names)))
+
+
 def test_what_repeats_as_often_as_the_optimizer_is_for_each_parameter() -> None:
     names = [*PLAIN, ("vectorized_elementwise_kernel", "Optimizer")]
     kinds = [1] * 20 + [3] + [0, 4] * 20 + [3] + [2] * 19

@@ -8,7 +8,7 @@ from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.steps.numbered_names import OTHER_WORK, number_step
 from nsys2prv_ng.summary.answer import slow_steps
 from nsys2prv_ng.summary.answer.bottleneck import Bottleneck
-from nsys2prv_ng.summary.answer.bottlenecks import COPIES, START_UP, TRANSFER
+from nsys2prv_ng.summary.answer.busy_bottlenecks import COPIES, START_UP, TRANSFER
 from nsys2prv_ng.summary.answer.case import HALF, HOST_BOUND, Case, count_operator_ranges
 from nsys2prv_ng.summary.answer.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.answer.judge import choose_variant, classify, find_close
@@ -17,7 +17,7 @@ from nsys2prv_ng.summary.answer.rules import copies_communicate
 from nsys2prv_ng.summary.answer.sampled import describe_preset, list_options
 from nsys2prv_ng.summary.answer.stragglers import describe_stragglers, find_stragglers, is_minor
 from nsys2prv_ng.summary.answer.trust import describe_start_up, list_doubts
-from nsys2prv_ng.summary.answer.where import describe_idle
+from nsys2prv_ng.summary.answer.where_on_hosts import describe_idle
 from nsys2prv_ng.summary.efficiency.numbers import StepNumbers
 from nsys2prv_ng.summary.efficiency.windows import are_steps, choose_window
 from nsys2prv_ng.summary.job import JobSummary
@@ -80,12 +80,13 @@ def answer(summary: JobSummary) -> Verdict:
     if bottleneck is not None:
         places, where = bottleneck.places(case)
         gains, share = list_gains(case, bottleneck), _measure_share(case, bottleneck)
-        tried = [] if bottleneck.unknown or bottleneck == START_UP else list_remedies(case, bottleneck.key)
+        tried = [] if bottleneck.unknown or bottleneck == START_UP else list_remedies(case, bottleneck)
+        idle = describe_idle(case, is_tried=any(each.remedy.is_of_reads for each in tried))
         hint, see = bottleneck.hint, _describe_preset(case, bottleneck)
         gain, evidence = describe_gains(case, bottleneck, gains, share, tried)
         statements = [
             _state("BOTTLENECK", _describe_bottleneck(case, bottleneck, share, gains), *bottleneck.evidence),
-            _state("WHERE", _join_places(where, describe_idle(case), _name_other_kind(case)), *bottleneck.evidence),
+            _state("WHERE", _join_places(where, idle, _name_other_kind(case)), *bottleneck.evidence),
             _state("GAIN", gain, *evidence),
             *(_state("TRY", each.remedy.hint, "remedies") for each in tried),
             _state(
@@ -231,7 +232,8 @@ def _is_enough(tried: list[Tried], share: float | None, bottleneck: Bottleneck) 
     Of compute, nothing saves most.
     """
     least = 0.0 if bottleneck.needs_host else HALF * (share or 0)
-    return any(each.remedy.hint == bottleneck.hint or each.share > least for each in tried)
+    own = [each for each in tried if each.remedy.address(bottleneck)]
+    return any(each.remedy.hint == bottleneck.hint or each.share > least for each in own)
 
 
 def _hint_at_other(case: Case, bottleneck: Bottleneck, gains: list[Scenario]) -> str:

@@ -1,4 +1,4 @@
-"""Holds what the program says of a class of bottlenecks; bottlenecks.py declares them all."""
+"""Holds what the program says of a class of bottlenecks; bottlenecks.py lists them all."""
 
 from __future__ import annotations
 

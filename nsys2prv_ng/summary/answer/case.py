@@ -43,6 +43,10 @@ LEAST = 0.05
 MUCH = 1 / 3
 """Least part of a whole that is named first, or beside the first: a choice. (In pong-a, data on the GPU saves 31 % of a
 step, and 37 % of the host-bound time is before copies of data.)"""
+CLEAR = 2
+"""Savings below so many times the variation of steps (sigma) are no difference between two runs of a program.
+
+The usual two sigma; w-base and w-base-again are one program (test_a_program_run_twice_has_one_class)."""
 HALF = 0.5
 """What is more than this part of a whole is most of it."""
 _LAUNCHES = ("cudaLaunch", "cuLaunch", "cudaGraphLaunch", "cuGraphLaunch")
@@ -286,6 +290,11 @@ def find_rank(scenario: Scenario) -> int | None:
 def is_launch(change: Change) -> bool:
     """Return whether a change is one of a launch call."""
     return change.target == what.CALL and is_launch_call(change.name)
+
+
+def keeps_kernels(change: Change) -> bool:
+    """Return whether somebody with a slow host can make a change: kernels launch as before, and in no less time."""
+    return not is_launch(change) and not (change.target == what.RANGE and change.factor)
 
 
 def is_launch_call(name: str) -> bool:

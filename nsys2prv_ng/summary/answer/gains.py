@@ -7,10 +7,18 @@ from dataclasses import replace
 
 from nsys2prv_ng.paraver.event_types import PATH_KINDS
 from nsys2prv_ng.replay import changes as what
-from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.numbers import Scenario
 from nsys2prv_ng.summary.answer.bottleneck import Bottleneck
-from nsys2prv_ng.summary.answer.case import HALF, HOST_BOUND, IF_BOUND, LEAST, NETWORK_BOUND, Case, find_rank, is_launch
+from nsys2prv_ng.summary.answer.case import (
+    HALF,
+    HOST_BOUND,
+    IF_BOUND,
+    LEAST,
+    NETWORK_BOUND,
+    Case,
+    find_rank,
+    keeps_kernels,
+)
 from nsys2prv_ng.summary.answer.remedies import Tried
 from nsys2prv_ng.summary.answer.slow_steps import name_step
 from nsys2prv_ng.summary.what_if import name_pace
@@ -53,7 +61,7 @@ def list_gains(case: Case, bottleneck: Bottleneck) -> list[Scenario]:
     gains = [] if bound is None else [bound]
     changes = case.changes
     if bottleneck.without_kernels:
-        changes = [each for each in changes if _keeps_kernels(each.changes[0])]
+        changes = [each for each in changes if keeps_kernels(each.changes[0])]
     named = changes[:1] if targets is None else [each for each in changes if each.changes[0].target in targets]
     if targets is not None and what.CLASS in targets:
         named = sorted(named, key=lambda each: each.changes[0].target not in _KERNELS)[:1] + named
@@ -71,11 +79,6 @@ def list_gains(case: Case, bottleneck: Bottleneck) -> list[Scenario]:
     return gains[: _MOST_GAINS - len(more)] + more
 
 
-def _keeps_kernels(change: Change) -> bool:
-    """Return whether somebody with a slow host can make a change: kernels launch as before, and in no less time."""
-    return not is_launch(change) and not (change.target == what.RANGE and change.factor)
-
-
 def describe_gains(
     case: Case, bottleneck: Bottleneck, gains: list[Scenario], share: float | None, tried: list[Tried]
 ) -> tuple[str, list[str]]:
@@ -87,7 +90,7 @@ def describe_gains(
         return _describe_slow_steps(case), ["steps"]
     numbers = case.summary.what_if
     if numbers is None:
-        bounds = [f"at most {format_percent(each.share, 1)} with {each.remedy.title}" for each in tried]
+        bounds = [f"at most {format_percent(each.share, 1)} {each.remedy.clause}" for each in tried]
         bounds += [] if case.losses is None else [_bound_by_path(case, bottleneck, share)]
         return "; ".join(filter(None, [*bounds, *_bound_overlap(case, bottleneck, share)])), ["critical_path"]
     if bottleneck.unknown:
@@ -95,9 +98,8 @@ def describe_gains(
     if not gains and not tried:
         return "nothing measurable: no change that was tried saves more than the steps vary by", ["what_if"]
     if tried:
-        gains = [
-            each for each in gains[:1] if each.only in IF_BOUND and each.share > max(one.share for one in tried) + _SAME
-        ]
+        known = max((one.share for one in tried if one.remedy.address(bottleneck)), default=0.0)
+        gains = [each for each in gains[:1] if each.only in IF_BOUND and each.share > known + _SAME]
     first, *others = [*_list_remedies(tried), *_list_changes(case, bottleneck, gains, share)]
     often = " a step" if numbers.steps else " in all"
     whole = f"{often} ({format_percent((tried or gains)[0].share, 1)}{_name_whole(case)})"
@@ -111,9 +113,7 @@ def describe_gains(
 
 def _list_remedies(tried: list[Tried]) -> list[tuple[str, str]]:
     """Return what each remedy saves, and its name, as the two halves of a clause."""
-    return [
-        (_bound_by(each.saving_ns or 0, is_bound=each.remedy.is_bound), f" with {each.remedy.title}") for each in tried
-    ]
+    return [(_bound_by(each.saving_ns or 0, is_bound=each.remedy.is_bound), f" {each.remedy.clause}") for each in tried]
 
 
 def _list_changes(

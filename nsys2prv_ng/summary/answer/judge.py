@@ -1,6 +1,6 @@
 """Judges what limits a job: by what changes would save where a replay knows it, else by what is lost.
 
-The classes are in bottlenecks.py. Those with a rule of their own are asked first, in their order; then the largest gain
+bottlenecks.py lists the classes. Those with a rule of their own are asked first, in their order; then the largest gain
 or loss decides between the others. Bounds are changes that nobody can make as such (an ideal host, an ideal network, no
 waits, free copies): they say which class a change must address.
 """
@@ -8,14 +8,15 @@ waits, free copies): they say which class a change must address.
 from __future__ import annotations
 
 from nsys2prv_ng.replay.numbers import Scenario
-from nsys2prv_ng.summary.answer import bottlenecks
+from nsys2prv_ng.summary.answer import busy_bottlenecks as busy
+from nsys2prv_ng.summary.answer import idle_bottlenecks as idle
 from nsys2prv_ng.summary.answer.bottleneck import Bottleneck
 from nsys2prv_ng.summary.answer.bottlenecks import BOTTLENECKS
 from nsys2prv_ng.summary.answer.case import HALF, LEAST, NETWORK_BOUND, WAIT_BOUND, Case, is_worth
 from nsys2prv_ng.summary.answer.rules import copies_communicate, is_paced_by_host
 
 _CLASSES = [each for each in BOTTLENECKS if each.refines is None]
-_BY_LOSS = [each for each in _CLASSES if each.applies is None and each.loss and each != bottlenecks.UNCLASSIFIED]
+_BY_LOSS = [each for each in _CLASSES if each.applies is None and each.loss and each != busy.UNCLASSIFIED]
 _BY_BOUND = {each.bound: each for each in _BY_LOSS if each.bound is not None}
 _MOST_UNCLASSIFIED = 0.25
 """Least share of unclassified communication in GPU time that leaves a class open (docs/reference/bottlenecks.md).
@@ -40,8 +41,8 @@ def find_close(case: Case, bottleneck: Bottleneck) -> Bottleneck | None:
     whole = bottleneck
     while whole.refines is not None:
         whole = whole.refines
-    if whole == bottlenecks.COMPUTE:
-        return choose_variant(case, bottlenecks.HOST) if is_paced_by_host(case) else None
+    if whole == busy.COMPUTE:
+        return choose_variant(case, idle.HOST) if is_paced_by_host(case) else None
     best = case.bounds.get(whole.bound) if whole.bound is not None else None
     others = [
         each for each in case.bounds.values() if best and each.saving_ns >= max(best.saving_ns - case.noise_ns, 0)
@@ -65,9 +66,9 @@ def _find_largest(case: Case) -> Bottleneck:
     lost = {each: each.measure(losses) for each in _BY_LOSS}
     largest = max(lost, key=lambda each: lost[each])
     if losses.not_split_ns >= max(_MOST_UNCLASSIFIED * case.gpu_ns, lost[largest]):
-        return bottlenecks.UNCLASSIFIED
+        return busy.UNCLASSIFIED
     best = max(case.bounds.values(), key=lambda bound: bound.saving_ns, default=None)
-    unexplained = lost[largest] if largest == bottlenecks.UNEXPLAINED else 0  # no known change shortens these gaps
+    unexplained = lost[largest] if largest == idle.UNEXPLAINED else 0  # no known change shortens these gaps
     if best is not None and best.share >= max(LEAST, unexplained / case.gpu_ns):
         return _find_by_bound(case, best)
     loses = lost[largest] >= LEAST * case.gpu_ns
@@ -75,27 +76,27 @@ def _find_largest(case: Case) -> Bottleneck:
     if loses and (numbers is None or numbers.noise_ns >= LEAST * numbers.step_ns):
         return largest  # no replay, or steps vary so much that it cannot measure a saving of 5 %
     if losses.compute_ns >= HALF * case.gpu_ns:
-        return bottlenecks.COMPUTE
+        return busy.COMPUTE
     gains = any(change.share >= LEAST for change in case.changes)
-    return largest if loses and (gains or largest.bound is None) else bottlenecks.NOTHING
+    return largest if loses and (gains or largest.bound is None) else idle.NOTHING
 
 
 def _find_by_bound(case: Case, best: Scenario) -> Bottleneck:
     """Return the class of the bound that saves most; of waits and transfer, if they save about as much, the longer."""
     rank = case.rank_change
     if rank is not None and is_worth(rank) and rank.saving_ns >= HALF * best.saving_ns:
-        return bottlenecks.STRAGGLER
+        return busy.STRAGGLER
     found = _BY_BOUND[best.changes[0]]
-    if found == bottlenecks.COPIES and copies_communicate(case):
-        return bottlenecks.TRANSFER
-    if found not in (bottlenecks.IMBALANCE, bottlenecks.TRANSFER):
+    if found == busy.COPIES and copies_communicate(case):
+        return busy.TRANSFER
+    if found not in (busy.IMBALANCE, busy.TRANSFER):
         return found
-    other = case.bounds.get(NETWORK_BOUND if found == bottlenecks.IMBALANCE else WAIT_BOUND)
+    other = case.bounds.get(NETWORK_BOUND if found == busy.IMBALANCE else WAIT_BOUND)
     if other is not None and other.saving_ns >= _CLOSE * best.saving_ns:
         # Over all ranks: how long NCCL kernels and MPI calls waited, and how long they transferred data.
         wait = sum(rank.wait_ns for rank in case.ranks) + sum(mpi.wait_ns for mpi in case.mpi)
         transfer = sum(rank.transfer_ns for rank in case.ranks) + sum(mpi.transfer_ns for mpi in case.mpi)
-        return bottlenecks.IMBALANCE if wait > transfer else bottlenecks.TRANSFER
+        return busy.IMBALANCE if wait > transfer else busy.TRANSFER
     return found
 
 
@@ -104,4 +105,4 @@ def _classify_hosts(case: Case) -> Bottleneck | None:
     wait, transfer = case.measure_mpi("wait_ns"), case.measure_mpi("transfer_ns")
     if wait is None or transfer is None or max(wait, transfer) < LEAST:
         return None
-    return choose_variant(case, bottlenecks.IMBALANCE) if wait >= transfer else bottlenecks.TRANSFER_MPI
+    return choose_variant(case, busy.IMBALANCE) if wait >= transfer else busy.TRANSFER_MPI

@@ -12,32 +12,13 @@ from collections.abc import Iterable, Mapping
 
 from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS, communicates
 from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
-from nsys2prv_ng.summary.answer.case import (
-    COPY_BOUND,
-    HALF,
-    HOST_BOUND,
-    LEAST,
-    MUCH,
-    NETWORK_BOUND,
-    NO_READBACKS,
-    Case,
-    count_operator_ranges,
-    is_launch,
-    is_worth,
-)
+from nsys2prv_ng.summary.answer.case import CLEAR, COPY_BOUND, HALF, HOST_BOUND, LEAST, NETWORK_BOUND, Case
 from nsys2prv_ng.summary.answer.stragglers import find_more_compute
-from nsys2prv_ng.summary.gpus.host_causes import LOADING, PREPARING, CauseTime, HostCause
-from nsys2prv_ng.summary.memory.numbers import ALLOCATOR_CALLS, MemoryOperationNumbers
-from nsys2prv_ng.text.names import HOST_FUNCTION
 
 _COMPUTES = 0.8
 """Least share of compute in GPU time at which a job is compute-bound (docs/reference/bottlenecks.md).
 
 A choice: all else together saves at most a fifth then."""
-_CLEAR = 2
-"""Savings below so many times the variation of steps (sigma) are no difference between two runs of a program.
-
-The usual two sigma; w-base and w-base-again are one program (test_a_program_run_twice_has_one_class)."""
 _SLOW_SHARE = 0.25
 """Least part of the steps' time that a few slow steps cost to be the bottleneck (docs/reference/bottlenecks.md).
 
@@ -52,15 +33,15 @@ _SLOWEST_SHARE, _SLOWEST_FACTOR, _EARLY = 1 / 3, 5, 1 / 4
 
 The rule of docs/reference/bottlenecks.md; the step of tpgraph-1x4 that loads libraries is one (TRUTHS of
 test_answer.py)."""
-_SHORT_GAP_NS = 20_000
-"""Gaps shorter than this on average are those between launches: a launch takes 5 to 10 us in an eager framework."""
 FUSIBLE = ("Elementwise", "Copy, cast or fill", "Reduction", "Normalisation", "Softmax or loss", "Optimizer")
 """Classes of kernels that do little work for each byte, and that compilers fuse."""
 _SOFTMAX = re.compile(r"softmax_warp_(forward|backward)|cunn_SoftMax(Forward|Backward)")
 """Kernels of PyTorch's softmax; those of losses have log in their names."""
+_PYTORCH = re.compile(r"\w*elementwise_kernel\w*|multi_tensor_apply_kernel")
+"""Kernels of PyTorch that nearly every program of it has."""
 _LEAST_SOFTMAX = 0.05
 """Least share of softmax in kernel time at which attention is written out: a third of what it has in genome (17%)."""
-_FUSED = ("triton_poi_", "triton_red_", "triton_per_")
+FUSED = ("triton_poi_", "triton_red_", "triton_per_")
 """Beginnings of the names of kernels that torch.compile fuses."""
 _CHAINED = 0.75
 """Least part of the copies of all GPUs that a step must gain without them for them to be a chain.
@@ -73,20 +54,10 @@ A choice: no copies surround the messages of m-big (test_messages_and_their_size
 HOST_MEMORY = PAGEABLE, PINNED = MEMORY_KINDS[1], MEMORY_KINDS[2]
 INSIDE, _MIGRATION = "inside", "Migration"
 """Kinds of copies: parts of their names and of those of their memory; INSIDE is within a GPU."""
-_WITH_HOST = ("host to device", "device to host")
+WITH_HOST = ("host to device", "device to host")
 """Ends of the names of copies from and to host memory."""
 _LARGE_COPY = 1 << 20
 """Bytes of copies that pinned memory makes several times as fast: those of heat (33.6 MB: 54 for 9.3 GB/s)."""
-_OFTEN = 2
-"""Least copies in a step that are more than the data of the step, or its loss.
-
-nbody copies five arrays at each launch, flaxtrain reads four losses, compiled ten means."""
-_FEW_BYTES = 1024
-"""Most bytes of a copy that reads values, not data: flaxtrain reads four losses of 4 bytes, llmserve 32 tokens."""
-_ALIKE = 0.9
-"""Least ratio of two numbers that are about the same: a choice."""
-_RECURS = 3
-"""Fewest gaps in which kernels are loaded that no single step explains (1 in nbody-a, 8 in llmserve-a)."""
 _LARGE_BYTES = 8 << 20
 """Messages from this size on gain little from being larger: most of their time is that of their bytes."""
 _COLLECTIVES = re.compile(r"MPI_(All|Bcast|Reduce|Gather|Scatter|Scan|Exscan|Barrier|Neighbor_)")
@@ -125,7 +96,7 @@ def computes(case: Case) -> bool:
     """
     if case.losses is None or case.losses.compute_ns < _COMPUTES * case.gpu_ns:
         return False
-    return not is_paced_by_host(case) or case.bounds[HOST_BOUND].saving_ns < _CLEAR * case.noise_ns
+    return not is_paced_by_host(case) or case.bounds[HOST_BOUND].saving_ns < CLEAR * case.noise_ns
 
 
 def is_paced_by_host(case: Case) -> bool:
@@ -144,16 +115,22 @@ def computes_in_graphs(case: Case) -> bool:
 def computes_what_fuses(case: Case) -> bool:
     """Return whether most compute is in kernels that compilers fuse, and no compiler has."""
     classes, kernels = case.compute_by_class, case.summary.kernels
-    fused = sum(kernel.total_ns for kernel in kernels if kernel.name.startswith(_FUSED))
+    fused = sum(kernel.total_ns for kernel in kernels if kernel.name.startswith(FUSED))
     if fused and fused >= LEAST * sum(kernel.total_ns for kernel in kernels):
         return False
     return are_most(FUSIBLE, classes)
 
 
 def runs_python(case: Case) -> bool:
-    """Return whether the job is one of Python, in which frameworks choose kernels."""
+    """Return whether the job is one of Python."""
     facts = case.summary.facts
     return facts is not None and any(name.startswith("python") for name in facts.programs)
+
+
+def trains(case: Case) -> bool:
+    """Return whether PyTorch chooses kernels and their precision: a simulation over MPI needs the one that it has."""
+    is_pytorch = any(_PYTORCH.fullmatch(kernel.name) for kernel in case.summary.kernels)
+    return is_pytorch and runs_python(case) and not case.mpi_calls
 
 
 def attends_unfused(case: Case) -> bool:
@@ -225,7 +202,7 @@ def moves_by_mpi(case: Case) -> bool:
 
 def copies_around_mpi(case: Case) -> bool:
     """Return whether copies between hosts and GPUs take so long that messages may pass through hosts."""
-    copies = [each for each in case.copies if each.operation.endswith(_WITH_HOST)]
+    copies = [each for each in case.copies if each.operation.endswith(WITH_HOST)]
     return sum(each.total_ns for each in copies) >= _STAGED * sum(case.mpi_calls.values())
 
 
@@ -272,7 +249,7 @@ def sum_copies(case: Case) -> Counter[str]:
     """Return the time (ns) of copies within GPUs, and of those from or to pinned and other memory of hosts."""
     times = Counter[str]()
     for copies in case.copies:
-        if not copies.operation.endswith(_WITH_HOST) or copies.operation.startswith(_MIGRATION):
+        if not copies.operation.endswith(WITH_HOST) or copies.operation.startswith(_MIGRATION):
             times[INSIDE] += copies.total_ns
         else:
             pinned = sum(part.total_ns for part in copies.by_memory if PINNED in (part.source, part.destination))
@@ -289,135 +266,12 @@ def copies_pageable(case: Case) -> bool:
     return pageable > HALF * sum(part.total_ns for part in parts)
 
 
-def copies_to_and_fro(case: Case) -> bool:
-    """Return whether as many bytes go back to the host as come from it, in as many copies, several in each step."""
-    there, back = (_find_copies(case, end) for end in _WITH_HOST)
-    if there is None or back is None or there.count < _OFTEN * max(case.counted_steps, 1):
-        return False
-    return _are_alike(there.count, back.count) and _are_alike(there.bytes, back.bytes)
-
-
-def _find_copies(case: Case, end: str) -> MemoryOperationNumbers | None:
-    return next((each for each in case.copies if each.operation == f"Memcpy {end}"), None)
-
-
-def _are_alike(one: int, other: int) -> bool:
-    return min(one, other) >= _ALIKE * max(one, other)
-
-
 def migrates(case: Case) -> bool:
     """Return whether unexplained gaps may end with migrations, which no call launches: there are as many of these."""
     causes = (cause for gpu in case.summary.gpus for cause in gpu.idle_causes or [])
     gaps = sum(cause.gaps for cause in causes if cause.cause == "unknown")
     copies = case.summary.memory_operations
     return sum(each.count for each in copies if each.operation.startswith(_MIGRATION)) >= max(gaps, 1)
-
-
-# ---- hosts -----------------------------------------------------------------------------------------------------------
-
-
-def calls_mpi(case: Case) -> bool:
-    """Return whether hosts were mostly in MPI calls while GPUs were idle."""
-    return case.host_mpi_calls.total() > HALF * case.host_calls.total()
-
-
-def waits_or_moves_in_mpi(case: Case) -> bool:
-    """Return whether hosts were mostly in MPI calls, and most MPI time over ranks may be wait or transfer."""
-    unsplit = sum(mpi.unsplit_ns for mpi in case.mpi)
-    return calls_mpi(case) and unsplit > HALF * sum(mpi.mpi_ns for mpi in case.mpi)
-
-
-def waits_for_host_functions(case: Case) -> bool:
-    """Return whether GPUs were idle longer while streams waited for host functions than while hosts launched late."""
-    waits = sum(ns for name, ns in case.queued_waits.items() if name.startswith(HOST_FUNCTION))
-    return waits > case.host_calls.total()
-
-
-def opens_operator_ranges(case: Case) -> bool:
-    """Return whether NVTX ranges of operators slow the host."""
-    return case.host_calls.total() > 0 and count_operator_ranges(case.summary) > 0
-
-
-def waits_for_gil(case: Case) -> bool:
-    """Return whether threads of Python wait for its lock: half a thread of each process or more, on average.
-
-    Half is a choice: in both programs `server`, whose threads launch one at a time, it is more than one.
-    """
-    return case.window is not None and case.gil_ns >= HALF * case.window.numbers.window_ns * case.summary.users[1] > 0
-
-
-def allocates(case: Case) -> bool:
-    """Return whether hosts mostly allocated or freed memory while GPUs were idle."""
-    return are_most([call for call in case.host_calls if call.startswith(ALLOCATOR_CALLS)], case.host_calls)
-
-
-def list_host_causes(case: Case) -> dict[HostCause, CauseTime]:
-    """Return why hosts launched late, the longest time first, but for what happens once, and copies that come back."""
-    causes = dict(case.host_causes)
-    if LOADING in causes and causes[LOADING].gaps < _RECURS:
-        del causes[LOADING]
-    if copies_to_and_fro(case):
-        causes.pop(PREPARING, None)
-    return causes
-
-
-def find_host_cause(case: Case) -> HostCause | None:
-    """Return why hosts launched late for much of the time; None if reports do not show it."""
-    cause, time = next(iter(list_host_causes(case).items()), (None, CauseTime([])))
-    return cause if time.ns > MUCH * case.host_calls.total() else None
-
-
-def reads_back(case: Case) -> bool:
-    """Return whether GPUs are idle after read-backs for most of the time in which hosts are late, and need not be."""
-    idle = sum(each.idle_ns for each in case.summary.readbacks)
-    if case.losses is None or idle <= HALF * case.losses.host_ns:
-        return False
-    if case.summary.what_if is None:
-        return True
-    saved = [each.share for each in case.scenarios if each.only == NO_READBACKS and is_worth(each)]
-    return bool(saved) and saved[0] > HALF * idle / case.gpu_ns
-
-
-def measure_idle_by_reads(case: Case) -> int:
-    """Return for how long GPUs are idle at most (ns) because hosts wait for copies to them, or only synchronise.
-
-    That is no longer than hosts wait: what they do afterwards takes its time in any case. If another thread copies a
-    few bytes for the one that launches, as in JAX, the wait is for that thread.
-    """
-    reads = [each for each in case.summary.readbacks if each.reads or not each.operation]
-    waits = min(sum(each.idle_ns for each in reads), sum(each.wait_ns for each in reads))
-    back = find_small_reads(case)
-    return waits if back is None else max(waits, case.host_calls["futex"])
-
-
-def find_small_reads(case: Case) -> MemoryOperationNumbers | None:
-    """Return the copies to the host, if they are small, several a step, and GPUs mostly wait for another thread."""
-    back = _find_copies(case, "device to host")
-    if back is None or back.count < _OFTEN * max(case.counted_steps, 1) or back.bytes > _FEW_BYTES * back.count:
-        return None
-    return back if are_most(["futex"], case.host_calls) else None
-
-
-def breaks_graphs(case: Case) -> bool:
-    """Return whether torch.compile made kernels, and hosts read values several times a step."""
-    compiled = any(kernel.name.startswith(_FUSED) for kernel in case.summary.kernels)
-    return compiled and sum(each.count for each in case.summary.readbacks) >= _OFTEN * max(case.counted_steps, 1)
-
-
-def launches(case: Case) -> bool:
-    """Return whether gaps of GPUs are as short as those between launches, and nothing but launches causes them."""
-    bound, whole = case.bounds.get(HOST_BOUND), case.host_calls.total()
-    gain = 0 if bound is None else bound.saving_ns
-    removed = [each for each in case.changes if not each.changes[0].factor and not is_launch(each.changes[0])]
-    gaps = sum(count for _, count in case.host_gaps.values())
-    is_short = whole > 0 and whole / max(gaps, 1) < _SHORT_GAP_NS
-    return is_short and not any(each.saving_ns > HALF * gain for each in removed)
-
-
-def launches_what_fuses(case: Case) -> bool:
-    """Return whether GPUs compute half of the time, mostly in kernels that compilers fuse, and no compiler has."""
-    losses = case.losses
-    return losses is not None and losses.compute_ns >= HALF * case.gpu_ns and computes_what_fuses(case)
 
 
 def are_most(names: Iterable[str], times: Mapping[str, int]) -> bool:

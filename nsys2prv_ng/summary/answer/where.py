@@ -15,27 +15,24 @@ from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.sources.cuda.kernel_classes import OTHER
 from nsys2prv_ng.steps.numbered_names import is_step
-from nsys2prv_ng.summary.answer import rules, slow_steps, stragglers
-from nsys2prv_ng.summary.answer.case import HALF, LEAST, Case, is_launch
+from nsys2prv_ng.summary.answer import slow_steps, stragglers
+from nsys2prv_ng.summary.answer.case import HALF, Case, is_launch
 from nsys2prv_ng.summary.answer.rules import FUSIBLE, HOST_MEMORY
-from nsys2prv_ng.summary.answer.sampled import find_functions
-from nsys2prv_ng.summary.gpus.host_causes import LOADING
 from nsys2prv_ng.summary.links.table import describe_pipeline
 from nsys2prv_ng.summary.memory.numbers import MemoryOperationNumbers
-from nsys2prv_ng.summary.readbacks.table import describe_readbacks
 from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.verdict import Place
 from nsys2prv_ng.summary.waits.numbers import RankWaits
 from nsys2prv_ng.summary.waits.words import MainReason, list_bandwidth, list_stragglers
 from nsys2prv_ng.text.calls import describe_call
-from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_number, format_percent, format_time
+from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_number, format_percent
 from nsys2prv_ng.text.names import OUTSIDE_CALLS, clean_name, name_task, quote_name
 
-_MOST_PLACES = 3
+MOST_PLACES = 3
 """Most places of one kind. A choice, so that the line stays short."""
 _MOST_STEPS = 10
 """Most slow steps that are places."""
-_LEAST_SHARE = 0.1
+LEAST_SHARE = 0.1
 """Least share of a place that is worth a word, unless it is the first. A choice: less explains no class."""
 _NAMED_SHARE = 0.25
 """Least share of kernel time of one kernel that is named beside its class, a quarter: it is as large as a class."""
@@ -76,7 +73,7 @@ def _describe_kernels(case: Case) -> Found:
     unknown = {each.name: each.total_ns for each in kernels if each.kernel_class == OTHER}
     ns = times.pop(OTHER, 0) if unknown else 0
     shares = {name: round(ns * part / sum(unknown.values())) for name, part in unknown.items()}
-    places, text = _describe("class", times | shares, case.gpu_ns, case.whole, dict.fromkeys(shares, "kernel"))
+    places, text = describe_places("class", times | shares, case.gpu_ns, case.whole, dict.fromkeys(shares, "kernel"))
     for each in kernels:
         is_named = each.kernel_class != OTHER and not _GENERAL.fullmatch(each.name)
         if is_named and each.total_ns >= _NAMED_SHARE * whole:
@@ -93,8 +90,8 @@ def _add_launching(case: Case, places: list[Place], text: str) -> Found:
     step = slow_steps.name_step_range(summary)
     sums = {each.range: each.total_ns for each in summary.launched if each.range and not is_step(each.range, step)}
     compute = 0 if case.losses is None else case.losses.compute_ns
-    ranges, launched = _describe("range", sums, whole, case.whole, share=compute / max(case.gpu_ns, 1))
-    if not ranges or (ranges[0].ns or 0) < _LEAST_SHARE * whole:
+    ranges, launched = describe_places("range", sums, whole, case.whole, share=compute / max(case.gpu_ns, 1))
+    if not ranges or (ranges[0].ns or 0) < LEAST_SHARE * whole:
         return places, text
     return [*places, *ranges], f"{text}; launched in {launched}"
 
@@ -128,7 +125,7 @@ def _find_communication(case: Case) -> Found:
     """Return what has most time of the communication on GPUs: functions of NCCL, kernels, and kinds of copies."""
     times, others = case.communication, case.summary.other_communication
     kinds = {name: "copies" if communicates(name) else "kernel" for name in others}
-    return _describe("function", times, sum(times.values()), f"{case.summary.communication} time", kinds)
+    return describe_places("function", times, sum(times.values()), f"{case.summary.communication} time", kinds)
 
 
 def find_copies(case: Case) -> Found:
@@ -144,7 +141,7 @@ def find_copies_between(case: Case) -> Found:
 def _find_copies(case: Case, chosen: Sequence[MemoryOperationNumbers]) -> Found:
     copies = {copy.operation: copy for copy in chosen}
     times = {operation: copy.total_ns for operation, copy in copies.items()}
-    places, text = _describe("copies", times, case.gpu_ns, case.whole)
+    places, text = describe_places("copies", times, case.gpu_ns, case.whole)
     first = copies.get(places[0].name) if places else None
     if first is None or not first.rated_ns:
         return places, text
@@ -159,7 +156,7 @@ def _find_copies(case: Case, chosen: Sequence[MemoryOperationNumbers]) -> Found:
 def find_mpi_calls(case: Case) -> Found:
     """Return the MPI calls with most time, and the ranges that GPUs were idle in meanwhile."""
     calls = case.mpi_calls
-    places, text = _describe("call", calls, sum(calls.values()), "MPI time")
+    places, text = describe_places("call", calls, sum(calls.values()), "MPI time")
     gaps = [(*names, ns) for names, (ns, _) in case.host_gaps.items()]
     ranges = sum_by_key((range_, ns) for range_, call, ns in gaps if range_ and call.startswith("MPI_"))
     if ranges:
@@ -183,110 +180,7 @@ def find_unclassified(case: Case) -> Found:
     return places, text
 
 
-# ---- on hosts --------------------------------------------------------------------------------------------------------
-
-
-def find_host(case: Case) -> Found:
-    """Return what hosts were in while GPUs were idle: ranges, or calls if ranges say little, and sampled functions."""
-    functions, sampled = find_functions(case)
-    step = slow_steps.name_step_range(case.summary)
-    gaps = [("" if is_step(name, step) else name, call, ns) for (name, call), (ns, _) in case.host_gaps.items()]
-    by_range = sum_by_key((name, ns) for name, _, ns in gaps)
-    of_range = sum_by_key(((name, call), ns) for name, call, ns in gaps)
-    whole = sum(by_range.values())
-    idle = 0.0 if case.losses is None else case.losses.host_ns / max(case.gpu_ns, 1)
-    if not whole:
-        return _find_slowest_change(case)
-    calls = {call: ns for call, ns in case.host_calls.items() if call}
-    ranges = {name: ns for name, ns in by_range.items() if name}
-    in_calls, in_ranges = (max(times.values(), default=0) for times in (calls, ranges))
-    causes = _describe_causes(case, whole, idle)
-    if in_ranges < max(_LEAST_SHARE * whole, in_calls) or 2 * by_range[""] > whole:
-        if not calls or 2 * case.host_calls[""] > whole:
-            calls[""] = case.host_calls[""]
-        if sampled and "" in calls:
-            return functions, sampled + causes
-        places, text = _describe("call", calls, whole, case.whole, share=idle)
-        return [*places, *functions], "; ".join(filter(None, [text, sampled])) + causes
-    places, text = _describe("range", ranges, whole, case.whole, share=idle)
-    if sampled:
-        return [*places, *functions], f"{text}; {sampled}{causes}"
-    main = [(call, ns) for (name, call), ns in of_range.items() if name == places[0].name]
-    call, ns = max(main, key=lambda item: item[1])
-    inside = describe_call(call) if call else OUTSIDE_CALLS
-    return places, (f"{text}; mostly {inside}" if 2 * ns > by_range[places[0].name] else text) + causes
-
-
-def _describe_causes(case: Case, whole: int, share: float) -> str:
-    """Return why hosts launched late, as far as reports show it: the second half of a sentence, or ""."""
-    step, texts = slow_steps.name_step_range(case.summary), []
-    for cause, time in case.host_causes.items():
-        if time.ns >= _LEAST_SHARE * whole:
-            [(range_, ns)] = sum_by_key((part.range, part.ns) for part in time.parts).most_common(1)
-            is_told = range_ and not is_step(range_, step) and ns > HALF * time.ns
-            inside = f", in {quote_name(range_)}" if is_told else ""
-            often = f" ({time.gaps:,})" if cause == LOADING else ""
-            texts.append(f"; {format_percent(round(time.ns * share), whole)} {cause.words}{often}{inside}")
-    return "".join(texts)
-
-
-def find_gil(case: Case) -> Found:
-    """Return how many threads wait for Python's lock, and what hosts were in while GPUs were idle."""
-    places, text = find_host(case)
-    whole = 0 if case.window is None else case.window.numbers.window_ns
-    return places, f"{format_time(case.gil_ns)} of waiting for it in {format_time(whole)}; {text}"
-
-
-def find_readbacks(case: Case) -> Found:
-    """Return the calls in which hosts wait for GPUs, after which these are idle."""
-    readbacks = case.summary.readbacks
-    places = [Place(kind="call", name=each.call, ns=each.idle_ns) for each in readbacks[:_MOST_PLACES]]
-    return places, describe_readbacks(readbacks, case.counted_steps, case.gpu_ns)
-
-
-def describe_idle(case: Case) -> str:
-    """Return where hosts wait for GPUs if these are idle much after that; "" if they are not."""
-    idle, small = sum(each.idle_ns for each in case.summary.readbacks), rules.find_small_reads(case)
-    if small is not None and case.counted_steps:
-        often = small.count / case.counted_steps / max(len(case.summary.gpus), 1)
-        return f"another thread reads {often:.3g} values a step, of {format_bytes(small.bytes / small.count)} each"
-    return find_readbacks(case)[1] if idle >= LEAST * case.gpu_ns > 0 else ""
-
-
-def find_queued(case: Case) -> Found:
-    """Return what operations waited for that were launched in time, as far as reports show it."""
-    named = {name: ns for name, ns in case.queued_waits.items() if name}
-    losses = case.losses
-    idle = 0.0 if losses is None else (losses.queued_ns + losses.graph_ns) / max(case.gpu_ns, 1)
-    return _describe("wait", named, case.queued_waits.total(), case.whole, share=idle)
-
-
-def find_launches(case: Case) -> Found:
-    """Return what hosts were in, how many operations are launched a step, and how little each computes."""
-    places, text = find_host(case)
-    if not case.launches or case.losses is None:
-        return places, text
-    gpus = len(case.summary.gpus)
-    mean = format_time(round(case.losses.compute_ns / (case.launches * case.counted_steps * gpus)))
-    users = " and GPU" if gpus > 1 else ""
-    text += f"; spread over {case.launches:,.0f} launches a step{users}, each for {mean} of compute"
-    return places, text + _describe_repeats(case)
-
-
-def _describe_repeats(case: Case) -> str:
-    """Return what steps launch many times in a row, if that is much of what they launch; "" otherwise."""
-    numbers = case.summary.what_if
-    repeats = [] if numbers is None else numbers.repeats
-    if not repeats or repeats[0].kernels * repeats[0].times < _LEAST_SHARE * case.launches:
-        return ""
-    return f", {count_noun(repeats[0].kernels, 'kernel')} {repeats[0].times} times in a row"
-
-
-def _find_slowest_change(case: Case) -> Found:
-    """Return the range or call whose change saves most, if idle times of GPUs are not known."""
-    changes = (change for each in case.changes for change in each.changes if change.target in (what.RANGE, what.CALL))
-    change = next(changes, None)
-    return ([], "") if change is None else ([Place(kind=change.target, name=change.label)], quote_name(change.label))
+# ---- slow steps and ranks -------------------------------------------------------------------------------------------
 
 
 def find_slow_steps(case: Case) -> Found:
@@ -346,7 +240,7 @@ def find_straggler(case: Case) -> Found:
 
 def find_late_ranks(case: Case) -> Found:
     """Return the ranks that others wait for, and what makes them late."""
-    late = _list_late(case)[:_MOST_PLACES]
+    late = _list_late(case)[:MOST_PLACES]
     found = [_describe_late(case, *item, "" if n else " of the wait time") for n, item in enumerate(late)]
     return [place for places, _ in found for place in places], "; ".join(text for _, text in found)
 
@@ -356,7 +250,7 @@ def _list_late(case: Case) -> list[tuple[RankWaits, MainReason | None]]:
     waits = case.summary.waits
     if waits is None:
         return []
-    least = _LEAST_SHARE * sum(rank.all_caused_ns for rank in waits.ranks)
+    least = LEAST_SHARE * sum(rank.all_caused_ns for rank in waits.ranks)
     inherited = {rank.task: ns for rank, ns in case.inherited}
     ranks = [(rank, main) for rank, main in list_stragglers(waits) if rank.all_caused_ns > least]
     return sorted(ranks, key=lambda item: inherited[item[0].task] - item[0].all_caused_ns)
@@ -384,7 +278,7 @@ def _describe_late(case: Case, rank: RankWaits, main: MainReason | None, of: str
 # ---- helpers ---------------------------------------------------------------------------------------------------------
 
 
-def _describe(
+def describe_places(
     kind: str,
     times: Mapping[str, int],
     whole: int,
@@ -398,7 +292,7 @@ def _describe(
     not of `kind`, by their names.
     """
     largest = sorted(((name, ns) for name, ns in times.items() if ns), key=lambda item: (-item[1], item[0]))
-    kept = [item for n, item in enumerate(largest[:_MOST_PLACES]) if not n or item[1] >= _LEAST_SHARE * whole]
+    kept = [item for n, item in enumerate(largest[:MOST_PLACES]) if not n or item[1] >= LEAST_SHARE * whole]
     places = [Place(kind=kinds.get(name, kind), name=name or OUTSIDE_CALLS, ns=ns) for name, ns in kept]
     names = [_quote(place.kind, name) for place, (name, _) in zip(places, kept, strict=True)]
     if len(kept) == 1 and kept[0][1] >= _NEARLY_ALL * whole and share == 1:

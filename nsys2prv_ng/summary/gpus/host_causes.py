@@ -29,7 +29,7 @@ class HostCause(ValueClass, kw_only=True):
     applies: Callable[[Cause], bool]
 
 
-LOADING = HostCause(words="in gaps in which it loads kernels", applies=lambda part: part.next == LOADED)
+LOADING = HostCause(words="in gaps with kernel loads", applies=lambda part: part.next == LOADED)
 STARTING = HostCause(
     words="starting processes or waiting for their end",
     applies=lambda part: STARTS_PROCESS.fullmatch(part.call) is not None,

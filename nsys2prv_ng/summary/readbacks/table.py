@@ -11,6 +11,9 @@ from nsys2prv_ng.text.formatting import format_bytes, format_number, format_perc
 from nsys2prv_ng.text.grid import Bytes, Column, Count, Grid, Name, Ns
 from nsys2prv_ng.text.names import NO_RANGE, describe_place, quote_name
 
+_LEAST_IDLE = 0.01
+"""Least share of idle time that is worth a word: a choice."""
+
 
 def tabulate_readbacks(readbacks: Sequence[ReadbackNumbers], steps: int) -> Grid:
     """Return for each call and range with read-backs what was copied, and times: per step if there are any."""
@@ -41,10 +44,12 @@ def tabulate_readbacks(readbacks: Sequence[ReadbackNumbers], steps: int) -> Grid
     )
 
 
-def describe_readbacks(readbacks: Sequence[ReadbackNumbers], steps: int, gpu_ns: int) -> str:
+def describe_readbacks(readbacks: Sequence[ReadbackNumbers], parts: int, step: str, gpu_ns: int) -> str:
     """Return what GPUs are idle after longest: how many, which call and copy, from which range; "" without any.
 
-    `gpu_ns`: the time of all GPUs. Calls in a range that causes most of it are described alone.
+    `parts`: what counts are divided by, the steps of all ranks; `step`: what these are, as " a step"; `gpu_ns`: the
+    time of all GPUs. Calls in a range that causes most of it are described alone. What hosts do after they have
+    waited takes its time in any case, so that GPUs are idle for a wait no longer than it takes.
     """
     idle = sum_by_key(((row.call, row.operation, row.memory), row.idle_ns) for row in readbacks)
     if not idle.total():
@@ -54,15 +59,16 @@ def describe_readbacks(readbacks: Sequence[ReadbackNumbers], steps: int, gpu_ns:
     place = ""
     if 2 * rows[0].idle_ns > whole:
         rows, place = rows[:1], f" {describe_place(rows[0].range)}"
-    count, idle_ns = sum(row.count for row in rows), sum(row.idle_ns for row in rows)
-    parts, step = (steps, " a step") if steps else (1, "")
-    noun, of = ("read-back", "") if rows[0].reads else ("wait", " for copies from the host")
-    each = f" of {format_bytes(sum(row.bytes for row in rows) / count)}" if operation else ""
-    text = (
-        f"{format_number(count / parts, 3)} {noun}{'' if count == parts else 's'}{step}{of if operation else ''}{each}"
-    )
-    text += f" ({', '.join(filter(None, [quote_name(call), memory.lower()]))}){place}: the host waits"
-    text += f" {format_time(sum(row.wait_ns for row in rows) / parts)}{step}, then GPUs idle"
+    count, wait_ns = sum(row.count for row in rows), sum(row.wait_ns for row in rows)
+    size = format_bytes(sum(row.bytes for row in rows) / count)
+    many = "" if count == parts else "s"
+    noun = f"read-back{many}{step} of {size}" if rows[0].reads else f"wait{many}{step}"
+    noun += f" for copies of {size} from the host" if operation and not rows[0].reads else ""
+    text = f"{format_number(count / parts, 3)} {noun} ({', '.join(filter(None, [quote_name(call), memory.lower()]))})"
+    cost_ns = min(wait_ns, sum(row.idle_ns for row in rows))
+    text += f"{place}: the host waits {format_time(wait_ns / parts)}{step}"
+    if cost_ns >= _LEAST_IDLE * gpu_ns:
+        text += f", for which GPUs idle up to {format_time(cost_ns / parts)} ({format_percent(cost_ns, gpu_ns)})"
     more = sum(row.count for row in readbacks if row.reads) - count
-    others = f"; {format_number(more / parts, 3)} other reads{step}" if rows[0].reads and more > 0 else ""
-    return f"{text} {format_time(idle_ns / parts)} ({format_percent(idle_ns, gpu_ns)}){others}"
+    others = f"; {format_number(more / parts, 3)} other read{'' if more == parts else 's'}{step}"
+    return text + (others if rows[0].reads and more > 0 else "")

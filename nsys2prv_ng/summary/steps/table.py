@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from nsys2prv_ng.steps.numbered_names import OTHER_WORK
 from nsys2prv_ng.summary.efficiency.numbers import StepKind, StepNumbers
 from nsys2prv_ng.summary.efficiency.windows import PARTS, list_parts
 from nsys2prv_ng.summary.steps.numbers import IdlePart, SlowStepNumbers, StepChange, StepPart
@@ -54,8 +55,10 @@ _MOST_NAMED = 3
 
 
 def name_kind(kind: str, noun: str) -> str:
-    """Return a noun with the kind that it is of: "decode steps", "steps with 12 more kernels"."""
+    """Return a noun with the kind that it is of: "decode steps", "steps with 12 more kernels", "other work"."""
     text = clean_name(kind)
+    if kind == OTHER_WORK:
+        return text
     return " ".join(filter(None, [noun, text] if text.startswith(_SUFFIXES) else [text, noun]))
 
 

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from nsys2prv_ng.replay.numbers import Limit, Scenario
-from nsys2prv_ng.summary.answer import bottlenecks
+from nsys2prv_ng.summary.answer import busy_bottlenecks as busy
+from nsys2prv_ng.summary.answer import idle_bottlenecks as idle
 from nsys2prv_ng.summary.answer.answer import answer
 from nsys2prv_ng.summary.answer.bottleneck import Bottleneck
 from nsys2prv_ng.summary.answer.case import Case, find_rank
 from nsys2prv_ng.summary.answer.gains import list_gains
 from nsys2prv_ng.summary.answer.judge import choose_variant, classify
-from nsys2prv_ng.summary.answer.where import find_queued
+from nsys2prv_ng.summary.answer.where_on_hosts import find_queued
 from nsys2prv_ng.summary.efficiency.numbers import Losses
 from nsys2prv_ng.summary.gpus.numbers import Cause, GpuNumbers
 from nsys2prv_ng.summary.job import JobSummary
@@ -209,12 +210,12 @@ def test_steps_that_take_as_long_as_many_others(times: list[int], title: str) ->
 @pytest.mark.parametrize(
     ("classes", "hint"),
     [
-        ({"GEMM FP32": 41, "Elementwise": 40}, bottlenecks.COMPUTE_FP32),
-        ({"GEMM BF16": 41, "Elementwise": 30, "Optimizer": 12}, bottlenecks.COMPUTE_FUSIBLE),
-        ({"GEMM BF16": 43, "Elementwise": 30, "Optimizer": 10}, bottlenecks.COMPUTE_16),
-        ({"Attention": 43, "GEMM FP16": 41}, bottlenecks.COMPUTE_ATTENTION),
-        ({"Attention": 84}, bottlenecks.COMPUTE_ATTENTION),
-        ({"Opaque CUDA graph": 50, "Elementwise": 34}, bottlenecks.COMPUTE_OPAQUE),
+        ({"GEMM FP32": 41, "Elementwise": 40}, busy.COMPUTE_FP32),
+        ({"GEMM BF16": 41, "Elementwise": 30, "Optimizer": 12}, busy.COMPUTE_FUSIBLE),
+        ({"GEMM BF16": 43, "Elementwise": 30, "Optimizer": 10}, busy.COMPUTE_16),
+        ({"Attention": 43, "GEMM FP16": 41}, busy.COMPUTE_ATTENTION),
+        ({"Attention": 84}, busy.COMPUTE_ATTENTION),
+        ({"Opaque CUDA graph": 50, "Elementwise": 34}, busy.COMPUTE_OPAQUE),
     ],
 )
 def test_hints_for_kernels_follow_their_classes(classes: dict[str, int], hint: Bottleneck) -> None:
@@ -223,19 +224,19 @@ def test_hints_for_kernels_follow_their_classes(classes: dict[str, int], hint: B
     lengths = {"total_ns": 1, "min_ns": 1, "max_ns": 1}
     kernel = KernelNumbers(name="triton_poi_fused_add_0", kernel_class="Elementwise", count=1, **lengths)
     compiled = classify(Case(replace(summary, kernels=[kernel])))
-    assert compiled == (bottlenecks.COMPUTE_16 if hint == bottlenecks.COMPUTE_FUSIBLE else hint)
+    assert compiled == (busy.COMPUTE_16 if hint == busy.COMPUTE_FUSIBLE else hint)
 
 
 @pytest.mark.parametrize(
     ("copies", "hint"),
     [
-        ({("Memcpy host to device", "Pageable"): 5, ("Memcpy device to host", "Pinned"): 4}, bottlenecks.COPIES),
-        ({("Memcpy host to device", "Pageable"): 4, ("Memcpy device to host", "Pinned"): 5}, bottlenecks.COPIES_PINNED),
-        ({("Memcpy host to device", "Pinned"): 4, ("Memcpy device to host", "Pinned"): 3}, bottlenecks.COPIES_PINNED),
+        ({("Memcpy host to device", "Pageable"): 5, ("Memcpy device to host", "Pinned"): 4}, busy.COPIES),
+        ({("Memcpy host to device", "Pageable"): 4, ("Memcpy device to host", "Pinned"): 5}, busy.COPIES_PINNED),
+        ({("Memcpy host to device", "Pinned"): 4, ("Memcpy device to host", "Pinned"): 3}, busy.COPIES_PINNED),
         # Copies between GPUs are communication.
-        ({("Memcpy host to device", "Pinned"): 3, ("Memcpy peer to peer", "Device"): 4}, bottlenecks.COPIES_PINNED),
-        ({("Memcpy device to device", "Device"): 4, ("Memset", ""): 1}, bottlenecks.COPIES_INSIDE),
-        ({("Migration host to device", ""): 4, ("Memcpy host to device", "Pinned"): 3}, bottlenecks.COPIES_INSIDE),
+        ({("Memcpy host to device", "Pinned"): 3, ("Memcpy peer to peer", "Device"): 4}, busy.COPIES_PINNED),
+        ({("Memcpy device to device", "Device"): 4, ("Memset", ""): 1}, busy.COPIES_INSIDE),
+        ({("Migration host to device", ""): 4, ("Memcpy host to device", "Pinned"): 3}, busy.COPIES_INSIDE),
         # None of three is most of it.
         (
             {
@@ -243,9 +244,9 @@ def test_hints_for_kernels_follow_their_classes(classes: dict[str, int], hint: B
                 ("Memcpy host to device", "Pageable"): 4,
                 ("Memcpy device to device", "Device"): 4,
             },
-            bottlenecks.COPIES,
+            busy.COPIES,
         ),
-        ({}, bottlenecks.COPIES),
+        ({}, busy.COPIES),
     ],
 )
 def test_hints_for_copies_follow_their_memory(copies: dict[tuple[str, str], int], hint: Bottleneck) -> None:
@@ -255,12 +256,12 @@ def test_hints_for_copies_follow_their_memory(copies: dict[tuple[str, str], int]
         part = MemoryKindNumbers(source=memory, destination="", **sums)
         numbers.append(MemoryOperationNumbers(operation=operation, by_memory=[part], **sums))
     case = Case(replace(make_summary(MIXED), memory_operations=numbers))
-    assert choose_variant(case, bottlenecks.COPIES) == hint
+    assert choose_variant(case, busy.COPIES) == hint
 
 
 @pytest.mark.parametrize(
     ("migrations", "copies", "hint"),
-    [(9, 0, bottlenecks.UNEXPLAINED_MIGRATIONS), (8, 9, bottlenecks.UNEXPLAINED), (0, 0, bottlenecks.UNEXPLAINED)],
+    [(9, 0, idle.UNEXPLAINED_MIGRATIONS), (8, 9, idle.UNEXPLAINED), (0, 0, idle.UNEXPLAINED)],
 )
 def test_hints_for_unexplained_gaps_follow_the_migrations(migrations: int, copies: int, hint: Bottleneck) -> None:
     """No call launches a migration, so that at least as many gaps as migrations may end with one."""
@@ -275,7 +276,7 @@ def test_hints_for_unexplained_gaps_follow_the_migrations(migrations: int, copie
     assert classify(Case(replace(summary, gpus=gpus, memory_operations=numbers))) == hint
 
 
-@pytest.mark.parametrize(("saving", "hint"), [(15, bottlenecks.TRANSFER_CHAIN), (14, bottlenecks.TRANSFER_COPIES)])
+@pytest.mark.parametrize(("saving", "hint"), [(15, busy.TRANSFER_CHAIN), (14, busy.TRANSFER_COPIES)])
 def test_copies_that_cost_as_much_as_those_of_all_gpus_are_a_chain(saving: int, hint: Bottleneck) -> None:
     """Copies take a tenth of the time of each of two GPUs: of a step in which they run one after the other, a fifth."""
     losses = make_losses(2, compute=50, moving=10)
@@ -283,18 +284,18 @@ def test_copies_that_cost_as_much_as_those_of_all_gpus_are_a_chain(saving: int, 
     copies = MemoryOperationNumbers(operation="Memcpy peer to peer", by_memory=[], **sums)
     summary = replace(make_summary(losses), memory_operations=[copies])
     what_if = find(try_change("copies = 0", saving * MS), try_change("network = ideal", saving * MS))
-    assert choose_variant(Case(replace(summary, what_if=what_if)), bottlenecks.TRANSFER) == hint
+    assert choose_variant(Case(replace(summary, what_if=what_if)), busy.TRANSFER) == hint
 
 
 @pytest.mark.parametrize(
     ("operations", "kernels", "hint"),
     [
-        ({"Memcpy peer to peer": 6, "Memcpy device to host": 90}, 5, bottlenecks.TRANSFER_COPIES),
-        ({"Memcpy device to device, between GPUs": 6}, 5, bottlenecks.TRANSFER_COPIES),
-        ({"Memcpy peer to peer": 4}, 5, bottlenecks.TRANSFER_OTHERS),
+        ({"Memcpy peer to peer": 6, "Memcpy device to host": 90}, 5, busy.TRANSFER_COPIES),
+        ({"Memcpy device to device, between GPUs": 6}, 5, busy.TRANSFER_COPIES),
+        ({"Memcpy peer to peer": 4}, 5, busy.TRANSFER_OTHERS),
         # Copies within a GPU are no communication, and those of NCCL's copy engines are NCCL's.
-        ({"Memcpy peer to peer, within a GPU": 9, "Memcpy device to device": 9}, 5, bottlenecks.TRANSFER_OTHERS),
-        ({"Memcpy peer to peer, by NCCL": 9}, 0, bottlenecks.TRANSFER),
+        ({"Memcpy peer to peer, within a GPU": 9, "Memcpy device to device": 9}, 5, busy.TRANSFER_OTHERS),
+        ({"Memcpy peer to peer, by NCCL": 9}, 0, busy.TRANSFER),
     ],
 )
 def test_hints_for_communication_without_nccl(operations: dict[str, int], kernels: int, hint: Bottleneck) -> None:
@@ -303,17 +304,17 @@ def test_hints_for_communication_without_nccl(operations: dict[str, int], kernel
     lengths = {"total_ns": kernels, "min_ns": kernels, "max_ns": kernels}
     kernel = KernelNumbers(name="cross_device_reduce_1stage", kernel_class="Communication other", count=1, **lengths)
     summary = replace(make_summary(MIXED), memory_operations=copies, kernels=[kernel])
-    assert choose_variant(Case(summary), bottlenecks.TRANSFER) == hint
-    unclassified = bottlenecks.UNCLASSIFIED_OTHERS if hint != bottlenecks.TRANSFER else bottlenecks.UNCLASSIFIED
-    assert choose_variant(Case(summary), bottlenecks.UNCLASSIFIED) == unclassified
+    assert choose_variant(Case(summary), busy.TRANSFER) == hint
+    unclassified = busy.UNCLASSIFIED_OTHERS if hint != busy.TRANSFER else busy.UNCLASSIFIED
+    assert choose_variant(Case(summary), busy.UNCLASSIFIED) == unclassified
 
 
 @pytest.mark.parametrize(
     ("calls", "copies", "hint"),
     [
-        ({"MPI_Allreduce": 6, "MPI_Waitall": 5, "MPI_Init": 90}, 1, bottlenecks.TRANSFER_MPI_COLLECTIVES),
-        ({"MPI_Allreduce": 5, "MPI_Waitall": 5}, 0, bottlenecks.TRANSFER_MPI),
-        ({"MPI_Allreduce": 6, "MPI_Waitall": 4}, 1, bottlenecks.TRANSFER_MPI_STAGED),
+        ({"MPI_Allreduce": 6, "MPI_Waitall": 5, "MPI_Init": 90}, 1, busy.TRANSFER_MPI_COLLECTIVES),
+        ({"MPI_Allreduce": 5, "MPI_Waitall": 5}, 0, busy.TRANSFER_MPI),
+        ({"MPI_Allreduce": 6, "MPI_Waitall": 4}, 1, busy.TRANSFER_MPI_STAGED),
     ],
 )
 def test_hints_for_mpi_follow_its_calls_and_copies(calls: dict[str, int], copies: int, hint: Bottleneck) -> None:
@@ -324,16 +325,16 @@ def test_hints_for_mpi_follow_its_calls_and_copies(calls: dict[str, int], copies
     sums = {"count": 1, "bytes": 1, "total_ns": copies, "rated_ns": 1}
     operations = [MemoryOperationNumbers(operation="Memcpy device to host", by_memory=[], **sums)]
     summary = replace(make_summary(MIXED), mpi=mpi, memory_operations=operations)
-    assert choose_variant(Case(summary), bottlenecks.TRANSFER) == hint
+    assert choose_variant(Case(summary), busy.TRANSFER) == hint
 
 
 @pytest.mark.parametrize(
     ("times", "hint"),
     [
-        ({"AllGather": 6, "ReduceScatter": 5}, bottlenecks.TRANSFER_GATHER),
-        ({"AllGather": 5, "ReduceScatter": 5}, bottlenecks.TRANSFER),
-        ({"AllReduce": 5, "Send": 3, "Recv": 3}, bottlenecks.TRANSFER_MESSAGES),
-        ({"AllReduce": 5, "SendRecv": 4}, bottlenecks.TRANSFER),
+        ({"AllGather": 6, "ReduceScatter": 5}, busy.TRANSFER_GATHER),
+        ({"AllGather": 5, "ReduceScatter": 5}, busy.TRANSFER),
+        ({"AllReduce": 5, "Send": 3, "Recv": 3}, busy.TRANSFER_MESSAGES),
+        ({"AllReduce": 5, "SendRecv": 4}, busy.TRANSFER),
     ],
 )
 def test_hints_for_transfer_follow_the_functions(times: dict[str, int], hint: Bottleneck) -> None:
@@ -341,15 +342,15 @@ def test_hints_for_transfer_follow_the_functions(times: dict[str, int], hint: Bo
         NcclNumbers(function=name, calls=1, bytes=None, kernels=1, kernel_ns=ns, carried_bytes=0, carried_ns=0)
         for name, ns in times.items()
     ]
-    assert choose_variant(Case(replace(make_summary(MIXED), nccl=nccl)), bottlenecks.TRANSFER) == hint
+    assert choose_variant(Case(replace(make_summary(MIXED), nccl=nccl)), busy.TRANSFER) == hint
 
 
 @pytest.mark.parametrize(
     ("times", "hint"),
     [
-        ({8 << 20: 6, 1024: 5}, bottlenecks.TRANSFER_LARGE),
-        ({8 << 20: 5, 1024: 5}, bottlenecks.TRANSFER),
-        ({(8 << 20) - 1: 6}, bottlenecks.TRANSFER),
+        ({8 << 20: 6, 1024: 5}, busy.TRANSFER_LARGE),
+        ({8 << 20: 5, 1024: 5}, busy.TRANSFER),
+        ({(8 << 20) - 1: 6}, busy.TRANSFER),
     ],
 )
 def test_large_messages_need_no_larger_buckets(times: dict[int, int], hint: Bottleneck) -> None:
@@ -359,7 +360,7 @@ def test_large_messages_need_no_larger_buckets(times: dict[int, int], hint: Bott
     bandwidth = [Bandwidth(bytes=size, ns=ns, **rates, **speeds) for size, ns in times.items()]
     waits = replace(make_waits([make_rank(0, 0, 0)], [], []), bandwidth=bandwidth)
     summary = replace(make_summary(MIXED, waits=waits), nccl=[nccl])
-    assert choose_variant(Case(summary), bottlenecks.TRANSFER) == hint
+    assert choose_variant(Case(summary), busy.TRANSFER) == hint
 
 
 def test_messages_of_mpi_have_their_own_hint() -> None:
@@ -451,7 +452,7 @@ def test_a_straggler_that_computes_longer(times: tuple[int, ...], exposed: int, 
     summary = replace(summary, gpus=gpus, windows_ns=[STEPS_NS], what_if=find(try_change("waits = 0", 40 * MS)))
     case = Case(summary)
     bottleneck = classify(case)
-    assert bottleneck == (bottlenecks.STRAGGLER_COMPUTES if words else bottlenecks.STRAGGLER)
+    assert bottleneck == (busy.STRAGGLER_COMPUTES if words else busy.STRAGGLER)
     _, where = bottleneck.places(case)
     assert (words in where) if words else ("computes" not in where)
 
@@ -459,10 +460,10 @@ def test_a_straggler_that_computes_longer(times: tuple[int, ...], exposed: int, 
 @pytest.mark.parametrize(
     ("losses", "hint"),
     [
-        (make_losses(compute=40, host=60), bottlenecks.LAUNCH),
-        (make_losses(compute=60, host=40, by_class={"Elementwise": 51, "GEMM BF16": 49}), bottlenecks.LAUNCH_FUSIBLE),
-        (make_losses(compute=60, host=40, by_class={"Elementwise": 50, "GEMM BF16": 50}), bottlenecks.LAUNCH),
-        (make_losses(compute=49, host=51, by_class={"Elementwise": 51, "GEMM BF16": 49}), bottlenecks.LAUNCH),
+        (make_losses(compute=40, host=60), idle.LAUNCH),
+        (make_losses(compute=60, host=40, by_class={"Elementwise": 51, "GEMM BF16": 49}), idle.LAUNCH_FUSIBLE),
+        (make_losses(compute=60, host=40, by_class={"Elementwise": 50, "GEMM BF16": 50}), idle.LAUNCH),
+        (make_losses(compute=49, host=51, by_class={"Elementwise": 51, "GEMM BF16": 49}), idle.LAUNCH),
     ],
 )
 def test_hints_for_launches_follow_what_launches(losses: Losses, hint: Bottleneck) -> None:
@@ -480,9 +481,9 @@ def test_hints_for_launches_follow_what_launches(losses: Losses, hint: Bottlenec
 @pytest.mark.parametrize(
     ("change", "saving", "hint"),
     [
-        ("copies = 0", 20, bottlenecks.COPIES),
+        ("copies = 0", 20, busy.COPIES),
         ("copies = 0", 19, None),
-        ("network = ideal", 20, bottlenecks.TRANSFER),
+        ("network = ideal", 20, busy.TRANSFER),
         ("waits = 0", 20, None),
     ],
 )
@@ -492,4 +493,4 @@ def test_another_bound_that_saves_half_as_much_has_a_hint(change: str, saving: i
     )
     [text] = [statement.text for statement in answer(summary).statements if statement.label == "TRY"]
     other = "" if hint is None else f"; against {hint.key.removeprefix('exposed ')}: {hint.hint.partition(';')[0]}"
-    assert text == bottlenecks.HOST.hint + other
+    assert text == idle.HOST.hint + other

@@ -117,7 +117,7 @@ def test_a_range_that_only_slow_steps_have(tmp_path: Path) -> None:
         ("call", "cuLibraryLoadData"),
     }
     assert get_lines(summary)["WHERE"].endswith(
-        "; the 3.00 ms more are in gaps in which it loads kernels, in range `checkpoint`; `cuLibraryLoadData` (1.00 us)"
+        "; the 3.00 ms more are in gaps with kernel loads, in range `checkpoint`; `cuLibraryLoadData` (1.00 us)"
         " only in slow steps"
     )
 
@@ -224,7 +224,7 @@ def test_steps_with_new_shapes(shared_reports: Path, unpacked: Unpacked) -> None
     [own] = [part for part in found.idle if (part.range, part.name) == ("step", "")]
     assert own.difference_ns > 0.9 * excess
     text = get_lines(summary)["WHERE"]
-    assert "more are in gaps in which it loads kernels; `cuLibraryLoadData` (174 us) only in slow steps" in text
+    assert "more are in gaps with kernel loads; `cuLibraryLoadData` (174 us) only in slow steps" in text
     [loads] = [part for part in found.causes if part.name in text]
     assert loads.difference_ns / 10**6 == pytest.approx(float(text.split("; ")[1].split()[0]), abs=0.1)
     assert len(format_summary(summary, 100).splitlines()) <= 25

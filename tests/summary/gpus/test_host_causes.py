@@ -14,7 +14,8 @@ from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.steps.numbered_names import OTHER_WORK
 from nsys2prv_ng.summary.answer.answer import add_verdict
 from nsys2prv_ng.summary.answer.case import Case
-from nsys2prv_ng.summary.answer.rules import find_host_cause, has_slow_steps
+from nsys2prv_ng.summary.answer.host_rules import find_host_cause
+from nsys2prv_ng.summary.answer.rules import has_slow_steps
 from nsys2prv_ng.summary.gpus import host_causes
 from nsys2prv_ng.summary.gpus.host_causes import HostCause, sum_host_causes
 from nsys2prv_ng.summary.gpus.numbers import Cause
