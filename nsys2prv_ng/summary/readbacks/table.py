@@ -48,8 +48,9 @@ def describe_readbacks(readbacks: Sequence[ReadbackNumbers], parts: int, step: s
     """Return what GPUs are idle after longest: how many, which call and copy, from which range; "" without any.
 
     `parts`: what counts are divided by, the steps of all ranks; `step`: what these are, as " a step"; `gpu_ns`: the
-    time of all GPUs. Calls in a range that causes most of it are described alone. What hosts do after they have
-    waited takes its time in any case, so that GPUs are idle for a wait no longer than it takes.
+    time of all GPUs. Calls in a range that causes most of it are described alone, and their times with those of all
+    other reads. What hosts do after they have waited takes its time in any case, so that GPUs are idle for a wait no
+    longer than it takes.
     """
     idle = sum_by_key(((row.call, row.operation, row.memory), row.idle_ns) for row in readbacks)
     if not idle.total():
@@ -59,16 +60,18 @@ def describe_readbacks(readbacks: Sequence[ReadbackNumbers], parts: int, step: s
     place = ""
     if 2 * rows[0].idle_ns > whole:
         rows, place = rows[:1], f" {describe_place(rows[0].range)}"
-    count, wait_ns = sum(row.count for row in rows), sum(row.wait_ns for row in rows)
-    size = format_bytes(sum(row.bytes for row in rows) / count)
-    many = "" if count == parts else "s"
+    count = sum(row.count for row in rows)
+    many, size = "" if count == parts else "s", format_bytes(sum(row.bytes for row in rows) / count)
     noun = f"read-back{many}{step} of {size}" if rows[0].reads else f"wait{many}{step}"
     noun += f" for copies of {size} from the host" if operation and not rows[0].reads else ""
-    text = f"{format_number(count / parts, 3)} {noun} ({', '.join(filter(None, [quote_name(call), memory.lower()]))})"
-    cost_ns = min(wait_ns, sum(row.idle_ns for row in rows))
-    text += f"{place}: the host waits {format_time(wait_ns / parts)}{step}"
-    if cost_ns >= _LEAST_IDLE * gpu_ns:
-        text += f", for which GPUs idle up to {format_time(cost_ns / parts)} ({format_percent(cost_ns, gpu_ns)})"
-    more = sum(row.count for row in readbacks if row.reads) - count
-    others = f"; {format_number(more / parts, 3)} other read{'' if more == parts else 's'}{step}"
-    return text + (others if rows[0].reads and more > 0 else "")
+    how = ", ".join(filter(None, [quote_name(call), memory.lower()]))
+    alike = [row for row in readbacks if row.reads] if rows[0].reads else rows
+    more = sum(row.count for row in alike) - count
+    others = f", and {format_number(more / parts, 3)} other{'' if more == parts else 's'}" if more else ""
+    wait_ns = sum(row.wait_ns for row in alike)
+    text = f"{format_number(count / parts, 3)} {noun} ({how}){place}{others}"
+    text += f": the host waits {format_time(wait_ns / parts)}{step}"
+    cost_ns = min(wait_ns, sum(row.idle_ns for row in alike))
+    if cost_ns < _LEAST_IDLE * gpu_ns:
+        return text
+    return f"{text}, for which GPUs idle up to {format_time(cost_ns / parts)} ({format_percent(cost_ns, gpu_ns)})"
