@@ -108,7 +108,6 @@ def test_the_sentence(rows: list[ReadbackNumbers], steps: int, text: str) -> Non
 def test_gpus_idle_for_a_wait_no_longer_than_it_takes() -> None:
     rows = [make_row(9000, wait_ns=1500), make_row(1000, wait_ns=0, range="b")]
     text = describe_readbacks(rows, 6, " a step and rank", 10_000)
-    assert text.endswith(
-        "outside NVTX ranges, and 1 other: the host waits 250 ns a step and rank, for which GPUs idle up to 250 ns (15.0%)"
-    )
+    wait = "the host waits 250 ns a step and rank, for which GPUs idle up to 250 ns (15.0%)"
+    assert text.endswith(f"outside NVTX ranges, and 1 other: {wait}")
     assert "idle" not in describe_readbacks([make_row(9000, wait_ns=99)], 6, " a step", 10_000)
