@@ -80,7 +80,6 @@ class Tried(ValueClass):
 _HOST, _COMPUTE, _COPYING = ("host_ns",), ("compute_ns",), ("memory_ns",)
 _VALIDATES = re.compile(rf"(?i)(?<![a-z])(?:eval|valid)|{OTHER_WORK}")
 """Names of kinds of steps that validate, or may."""
-_READ_LESS = "keep values on the GPU, read them every k-th step (PyTorch: torch.cuda.set_sync_debug_mode('warn'))"
 
 
 def _reads_values(case: Case) -> bool:
@@ -263,7 +262,7 @@ REMEDIES = (
     Remedy(
         key="read-backs",
         clause="without read-backs",
-        hint=_READ_LESS,
+        hint="keep values on the GPU, read them every k-th step (PyTorch: torch.cuda.set_sync_debug_mode('warn'))",
         against=_HOST,
         applies=_reads_values,
         changes=(NO_READBACKS,),
@@ -272,7 +271,7 @@ REMEDIES = (
     Remedy(  # as in JAX: no change of a replay is that of another thread
         key="read-backs",
         clause="without read-backs",
-        hint=_READ_LESS,
+        hint="keep values on the GPU, read them every k-th step (JAX: add metrics up in the jitted step)",
         against=_HOST,
         applies=lambda case: host_rules.find_small_reads(case) is not None,
         measure_idle=lambda case: case.host_calls["futex"],

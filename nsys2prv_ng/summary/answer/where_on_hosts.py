@@ -59,8 +59,8 @@ def _describe_causes(case: Case, whole: int, share: float) -> str:
             [(range_, ns)] = sum_by_key((part.range, part.ns) for part in time.parts).most_common(1)
             is_told = range_ and not is_step(range_, step) and ns > HALF * time.ns
             inside = f", in {quote_name(range_)}" if is_told else ""
-            often = f" ({time.gaps:,})" if cause == LOADING else ""
-            texts.append(f"; {format_percent(round(time.ns * share), whole)} {cause.words}{often}{inside}")
+            words = cause.words.replace("gaps", f"{time.gaps:,} gaps") if cause == LOADING else cause.words
+            texts.append(f"; {format_percent(round(time.ns * share), whole)} {words}{inside}")
     return "".join(texts)
 
 

@@ -67,11 +67,11 @@ def describe_readbacks(readbacks: Sequence[ReadbackNumbers], parts: int, step: s
     how = ", ".join(filter(None, [quote_name(call), memory.lower()]))
     alike = [row for row in readbacks if row.reads] if rows[0].reads else rows
     more = sum(row.count for row in alike) - count
-    others = f", and {format_number(more / parts, 3)} other{'' if more == parts else 's'}" if more else ""
+    others = f", and {format_number(more / parts, 3)} other{'' if more == parts else 's'}" if more >= parts else ""
     wait_ns = sum(row.wait_ns for row in alike)
     text = f"{format_number(count / parts, 3)} {noun} ({how}){place}{others}"
     text += f": the host waits {format_time(wait_ns / parts)}{step}"
     cost_ns = min(wait_ns, sum(row.idle_ns for row in alike))
     if cost_ns < _LEAST_IDLE * gpu_ns:
         return text
-    return f"{text}, for which GPUs idle up to {format_time(cost_ns / parts)} ({format_percent(cost_ns, gpu_ns)})"
+    return f"{text}, for which GPUs idle {format_time(cost_ns / parts)} ({format_percent(cost_ns, gpu_ns)})"
