@@ -61,3 +61,31 @@ ReadOnlyBytes = Annotated[ByteArray, "read-only"]
 def pick(column: NDArray[Any], index: NDArray[np.integer[Any]], missing: Any) -> NDArray[Any]:
     """Return column[index] (n), and `missing` where an index is -1 or the length of the column."""
     return np.append(column, missing)[index]
+
+
+def put(values: Any, index: Any, size: int, missing: int = -1) -> IntArray:
+    """Return integers (n = size): `values` at an index or a mask, and `missing` elsewhere. The inverse of `pick`."""
+    found = np.full(size, missing, np.int64)
+    found[index] = values
+    return found
+
+
+def mark(index: NDArray[Any], size: int) -> BoolArray:
+    """Return a mask (n = size) that is true at an index."""
+    marks = np.zeros(size, np.bool_)
+    marks[index] = True
+    return marks
+
+
+def sum_at(values: NDArray[Any], index: NDArray[Any], size: int) -> IntArray:
+    """Return integers (n = size): the sum of the values of each index."""
+    sums = np.zeros(size, np.int64)
+    np.add.at(sums, index, values)
+    return sums
+
+
+def find_most_at(values: NDArray[Any], index: NDArray[Any], size: int, least: int) -> IntArray:
+    """Return integers (n = size): the largest of the values of each index, and at least `least`."""
+    largest = np.full(size, least, np.int64)
+    np.maximum.at(largest, index, values)
+    return largest

@@ -19,6 +19,7 @@ from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.fit import DRIFT, OFFSET, UTC, ClockFit, fit_sets, make_lines
 from nsys2prv_ng.clock.links import Link, fit_links
 from nsys2prv_ng.clock.matches import Delays, Matches, find_violations
+from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.value_class import ValueClass
 
 
@@ -89,11 +90,8 @@ def _turn(link: Link) -> Link:
 
 def _join_parallel(links: Sequence[Link]) -> list[Link]:
     """Return one link for each pair of sets: the mean of all its links, weighted by their errors."""
-    groups: dict[tuple[int, int], list[Link]] = {}
-    for link in links:
-        link = link if link.one < link.other else _turn(link)
-        groups.setdefault((link.one, link.other), []).append(link)
-    return [_average(group) for group in groups.values()]
+    upward = (link if link.one < link.other else _turn(link) for link in links)
+    return [_average(group) for group in group_by_key(((link.one, link.other), link) for link in upward).values()]
 
 
 def _average(links: Sequence[Link]) -> Link:
@@ -122,10 +120,7 @@ class _Tree(ValueClass):
 
 def _find_trees(links: Sequence[Link], names: Sequence[str]) -> list[_Tree]:
     """Return a tree of best paths for each group of connected sets."""
-    neighbours: dict[int, list[Link]] = {}
-    for link in links:
-        neighbours.setdefault(link.one, []).append(link)
-        neighbours.setdefault(link.other, []).append(_turn(link))
+    neighbours = group_by_key((each.one, each) for link in links for each in (link, _turn(link)))
     trees, seen = [], set[int]()
     for start in sorted(neighbours, key=lambda number: names[number]):
         if start not in seen:

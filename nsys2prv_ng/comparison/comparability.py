@@ -13,6 +13,7 @@ from typing import Any
 
 from nsys2prv_ng.comparison.model import Comparability, Finding, Side
 from nsys2prv_ng.comparison.work import match_steps
+from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.report.diagnostics import REMEDY
 from nsys2prv_ng.summary.efficiency.windows import find_most_compute
 from nsys2prv_ng.summary.job import JobFacts, JobSummary
@@ -224,9 +225,7 @@ def _compare(
     nothing: str = "",
 ) -> Iterator[Finding]:
     """Yield a finding if sides have different values. `nothing`: shown for an empty value."""
-    labels_of_value: dict[Any, list[str]] = {}
-    for side, value in values:
-        labels_of_value.setdefault(value, []).append(side.label)
+    labels_of_value = group_by_key((value, side.label) for side, value in values)
     if len(labels_of_value) > 1:
         listed = (f"{_show(value) or nothing} ({_list_labels(labels)})" for value, labels in labels_of_value.items())
         yield Finding(severity, f"{what}: {' vs '.join(listed)}", prevents)

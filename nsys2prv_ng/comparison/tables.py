@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from nsys2prv_ng.comparison.model import Table, TableRow
 from nsys2prv_ng.comparison.sides import count_units, covers_its_steps
+from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.summary.difference.budget import LEAST
 from nsys2prv_ng.summary.difference.statistics import NOISE
 from nsys2prv_ng.summary.efficiency.numbers import WindowEfficiency
@@ -109,13 +110,6 @@ def _compare_values(
 # ---- totals ----------------------------------------------------------------------------------------------------------
 
 
-def _group(parts: Iterable[tuple[str, _Sum]]) -> dict[str, list[_Sum]]:
-    groups: dict[str, list[_Sum]] = {}
-    for name, part in parts:
-        groups.setdefault(name, []).append(part)
-    return groups
-
-
 def _make_row(name: str, detail: str, a: Scaled, b: Scaled, in_a: Sequence[_Sum], in_b: Sequence[_Sum]) -> TableRow:
     """Return a row of totals, or of means if tasks share the time. The total by step decides what is noise."""
     (ns_a, total_a, count_a, bytes_a), (ns_b, total_b, count_b, bytes_b) = _measure(a, in_a), _measure(b, in_b)
@@ -160,7 +154,7 @@ def _sum_activity(side: Scaled) -> dict[str, float]:
 def _compare_kernels(a: Scaled, b: Scaled) -> Table:
     """Compare kernels by name. Names that only one side has are compared by class, as sums."""
     kernels = a.summary.kernels, b.summary.kernels
-    all_a, all_b = (_group((each.name, _Sum(each.total_ns, each.count)) for each in side) for side in kernels)
+    all_a, all_b = (group_by_key((each.name, _Sum(each.total_ns, each.count)) for each in side) for side in kernels)
     in_a, in_b = join_hidden(all_a, all_b, strip_arguments)
     classes = ({each.name: each.kernel_class for each in side} | {OTHERS: ""} for side in kernels)
     class_a, class_b = ({name: own[name] for name in names} for own, names in zip(classes, (in_a, in_b), strict=True))
@@ -224,7 +218,7 @@ _SUMMED: dict[str, tuple[str, Callable[[JobSummary], Iterable[tuple[str, _Sum]]]
 
 def _compare_sums(key: str, a: Scaled, b: Scaled) -> Table:
     title, list_parts = _SUMMED[key]
-    all_a, all_b = _group(list_parts(a.summary)), _group(list_parts(b.summary))
+    all_a, all_b = (group_by_key(list_parts(side.summary)) for side in (a, b))
     if key == "range_tree":
         in_a, in_b = _join_unlisted(all_a, all_b, b), _join_unlisted(all_b, all_a, a)
     else:
@@ -270,10 +264,8 @@ def _compare_gpu_metrics(a: Scaled, b: Scaled) -> Table:
 
 
 def _mean_metrics(side: Scaled) -> dict[str, float]:
-    means: dict[str, list[float]] = {}
-    for metric in side.summary.gpu_metrics:
-        name = f"{metric.metric} [{metric.unit}]" if metric.unit else metric.metric
-        means.setdefault(name, []).append(metric.mean)
+    metrics = side.summary.gpu_metrics
+    means = group_by_key((f"{each.metric} [{each.unit}]" if each.unit else each.metric, each.mean) for each in metrics)
     return {name: sum(values) / len(values) for name, values in means.items()}
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from itertools import chain
 from pathlib import Path
 
 from nsys2prv_ng.clock.domains import assign_nodes, find_doubtful_hosts, find_mixed_hosts
 from nsys2prv_ng.errors import ReportError, TranslationError
+from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.inspection.contents import ReportContents, read_contents
 from nsys2prv_ng.inspection.model import InspectedGpu, InspectedReport, InspectedTask, Inspection
 from nsys2prv_ng.objects.places import Stream
@@ -172,8 +172,7 @@ def _warn_of_long_span(reports: Sequence[Metadata]) -> list[str]:
 
 def count_messages(reports: Sequence[InspectedReport]) -> list[tuple[Message, int]]:
     """Return the messages of all reports, most frequent first, each with the number of reports that contain it."""
-    counts: dict[tuple[str, str], list[int]] = {}
-    for message in chain.from_iterable(report.messages for report in reports):
-        counts.setdefault((message.severity, message.text), []).append(message.count)
+    messages = (message for report in reports for message in report.messages)
+    counts = group_by_key(((message.severity, message.text), message.count) for message in messages)
     found = ((Message(*key, sum(numbers)), len(numbers)) for key, numbers in counts.items())
     return sorted(found, key=lambda pair: pair[0].count, reverse=True)

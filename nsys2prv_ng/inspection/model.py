@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, field, replace
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.inspection.contents import COUNTED_SOURCES, Obstacle, UntranslatedRows
 from nsys2prv_ng.paraver.load_cost import LoadCost
 from nsys2prv_ng.reading.accounts import SkippedReport
@@ -129,10 +130,7 @@ class Inspection(ValueClass):
     @property
     def nodes(self) -> dict[str, list[InspectedReport]]:
         """The reports of each node. They share a clock."""
-        reports_of_node: dict[str, list[InspectedReport]] = {}
-        for report in self.reports:
-            reports_of_node.setdefault(report.node, []).append(report)
-        return reports_of_node
+        return group_by_key((report.node, report) for report in self.reports)
 
     @property
     def rows_of_sources(self) -> dict[str, int]:

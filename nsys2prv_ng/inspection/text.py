@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from nsys2prv_ng.errors import escape_unprintable
+from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.inspection.contents import COUNTED_SOURCES
 from nsys2prv_ng.inspection.inspect import count_messages
 from nsys2prv_ng.inspection.model import InspectedReport, Inspection
@@ -170,10 +171,8 @@ def _format_sources(inspection: Inspection, width: int) -> str:
 
 def _list_untranslated(reports: Sequence[InspectedReport]) -> list[str]:
     """Return one text for each table and reason, with the rows of all reports."""
-    rows_of_reports: dict[tuple[str, str], list[int | None]] = {}
-    for report in reports:
-        for untranslated in report.not_translated:
-            rows_of_reports.setdefault((untranslated.table, untranslated.why), []).append(untranslated.rows)
+    every = (untranslated for report in reports for untranslated in report.not_translated)
+    rows_of_reports = group_by_key(((each.table, each.why), each.rows) for each in every)
     texts = []
     for (table, why), numbers in sorted(rows_of_reports.items()):
         known = [number for number in numbers if number is not None]
@@ -201,10 +200,7 @@ def _format_messages(reports: Sequence[InspectedReport], width: int) -> str:
 def _list_warnings(inspection: Inspection) -> list[str]:
     """Return the warnings about single reports, each text once, then the warnings about all reports together."""
     reports = inspection.reports
-    files_of_warning: dict[str, list[str]] = {}
-    for report in reports:
-        for warning in report.warnings:
-            files_of_warning.setdefault(warning, []).append(report.file)
+    files_of_warning = group_by_key((warning, report.file) for report in reports for warning in report.warnings)
     texts = [
         f"{files[0]}: {warning}" if len(files) == 1 else f"{warning}{_format_share(len(files), reports)}"
         for warning, files in files_of_warning.items()

@@ -15,6 +15,7 @@ from enum import IntEnum
 from itertools import count
 from typing import Any, NamedTuple
 
+from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.objects.places import Device, NodePart, Place, Places, Stream, Thread
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata, choose_rank_variable
 from nsys2prv_ng.text.formatting import make_unique
@@ -124,10 +125,7 @@ def _name_ranks(tasks: list[Task]) -> tuple[list[str], dict[int, int]]:
     Return a warning for each such rank, and the number of certain claims of each rank with more than one.
     """
     warnings = []
-    claimed: dict[int, list[Task]] = {}
-    for task in tasks:
-        if task.rank is not None:
-            claimed.setdefault(task.rank, []).append(task)
+    claimed = group_by_key((task.rank, task) for task in tasks if task.rank is not None)
     certain = {rank: sum(task.is_rank_certain for task in claimants) for rank, claimants in claimed.items()}
     for rank, claimants in sorted(claimed.items()):
         for task in claimants:

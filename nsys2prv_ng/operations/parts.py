@@ -17,7 +17,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows
-from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, OneFor
+from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, OneFor, find_most_at
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.value_class import ValueClass
 
@@ -281,8 +281,7 @@ def _gather(table: RankMessages, communicators: dict[str, CommunicatorRanks]) ->
         communicator.members.add(member)
         if rank != NULL:
             communicator.member_of_rank[rank] = member
-    largest = np.full(len(table.communicators), -1)
-    np.maximum.at(largest, table.communicator, table.peer)
+    largest = find_most_at(table.peer, table.communicator, len(table.communicators), -1)
     for name, peer in zip(table.communicators, largest.tolist(), strict=True):
         communicators[name].largest = max(communicators[name].largest, peer)
 

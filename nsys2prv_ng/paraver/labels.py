@@ -22,6 +22,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.errors import TranslationError
+from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.event_types import NCCL_KERNEL, STATES
 from nsys2prv_ng.paraver.families import FAMILIES
@@ -244,11 +245,7 @@ def _make_titles(types: Sequence[EventType]) -> dict[EventType, str]:
 
 def _group_blocks(types: list[EventType]) -> list[list[EventType]]:
     """Group types, in the order of their numbers, by shared names and by whether they are intervals."""
-    blocks: dict[object, list[EventType]] = {}
-    for event_type in types:
-        shared = (event_type.names, event_type.interval) if event_type.names else event_type
-        blocks.setdefault(shared, []).append(event_type)
-    return list(blocks.values())
+    return list(group_by_key(((each.names, each.interval) if each.names else each, each) for each in types).values())
 
 
 def _label_values(event_type: EventType, numbering: Numbering) -> dict[int, str]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from nsys2prv_ng.grouping import group_by_key
+
 # BasicAnalysis reads the values 3-6; the other kinds follow in the order of CUPTI's own numbers.
 MEMORY_OPERATIONS = {
     3: "Memcpy device to device", 4: "Memcpy device to host", 5: "Memcpy host to device", 6: "Memset",
@@ -228,7 +230,5 @@ def assign_values(names: Iterable[str]) -> dict[str, tuple[int, str]]:
     present = sorted(set(names))
     unknown = (name for name in present if name not in VALUES)
     values = VALUES | {name: value for value, name in enumerate(unknown, FIRST_UNKNOWN)}
-    names_of_value: dict[int, list[str]] = {}
-    for name in present:
-        names_of_value.setdefault(values[name], []).append(name)
+    names_of_value = group_by_key((values[name], name) for name in present)
     return {name: (values[name], " or ".join(names_of_value[values[name]])) for name in present}

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_rows
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, put
 from nsys2prv_ng.report.database import NULL, Columns, Database, Table
 
 SCHEMAS = Table("NVTX_PAYLOAD_SCHEMAS", ("domainId", "schemaId"), {"alignTo": 0})
@@ -199,8 +199,7 @@ def read_payload_tables(
         payloads += fields
     linked = np.isin(ids, database.read(LINKS, "")[_EVENT])
     index[linked & (index < 0)] = 0
-    payload_of_event = np.full(event.size, -1, np.int64)
-    payload_of_event[order] = index
+    payload_of_event = put(index, order, event.size)
     return payload_of_event, payloads
 
 

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, put
 from nsys2prv_ng.report import page_kernels
 from nsys2prv_ng.report.page_kernels import INTERIOR, LEAF, NOT_READ, Pages, Wanted
 from nsys2prv_ng.report.table_reader import NULL
@@ -165,8 +165,7 @@ class _Request(ValueClass):
         places = [names.index(name) for name in columns]
         if any(real in types[place] for place in places for real in ("REAL", "FLOA", "DOUB")):
             raise _UnusualError  # SQLite stores small numbers in such columns as integers
-        want = np.full(max(places) + 1, -1, np.int64)
-        want[places] = np.arange(len(places))
+        want = put(np.arange(len(places)), places, max(places) + 1)
         alias = -1
         if any(key) and not indexes_of_key:  # every other primary key has an index
             place = key.index(1)

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.groups import encode_key
-from nsys2prv_ng.arrays.types import IntArray, IntTable
+from nsys2prv_ng.arrays.types import IntArray, IntTable, put
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
@@ -94,8 +94,7 @@ def _limit(names: Sequence[str], kind: IntArray) -> tuple[tuple[str, ...], IntAr
     """Return the kinds by how frequent they are, the earlier first of equal ones, with all beyond MOST_KINDS as one."""
     used, first, count = np.unique(kind, return_index=True, return_counts=True)
     order = used[np.lexsort((first, -count))]
-    rank = np.zeros(len(names), np.int64)
-    rank[order] = np.minimum(np.arange(order.size), MOST_KINDS)
+    rank = put(np.minimum(np.arange(order.size), MOST_KINDS), order, len(names), 0)
     kept = [names[number] for number in order[:MOST_KINDS].tolist()]
     return (*kept, *([OTHER] if order.size > MOST_KINDS else [])), rank[kind]
 

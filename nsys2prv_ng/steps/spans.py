@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import find_starts
-from nsys2prv_ng.arrays.types import IntArray, pick
+from nsys2prv_ng.arrays.types import IntArray, find_most_at, pick
 from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.reading.device_operations import load_launched_operations
@@ -74,8 +74,7 @@ def find_gpu_ends(
         inside = span >= 0
         inside &= operations.launched[shown] >= spans.begin[span]
         used, index = np.unique(span[inside], return_inverse=True)
-        last = np.full(used.size, _NEVER)
-        np.maximum.at(last, index, operations.end[shown[inside]])
+        last = find_most_at(operations.end[shown[inside]], index, used.size, _NEVER)
         return used, last
 
     latest = np.full(spans.end.size, _NEVER)

@@ -18,7 +18,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.groups import take_rows
 from nsys2prv_ng.arrays.row_keys import find_starts, sort_rows
-from nsys2prv_ng.arrays.types import IntArray, IntTable
+from nsys2prv_ng.arrays.types import IntArray, IntTable, find_most_at
 from nsys2prv_ng.intervals.step_functions import unite_windows
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.reading.read_reports import ReportRecords
@@ -110,8 +110,7 @@ _OF_SPANS = ("task", "row", "step", "begin", "end", "host_begin", "host_end")
 
 def _find_latest(step: IntArray, column: IntArray, steps: int) -> IntArray:
     """Return the maximum of a column (n) in each step (m)."""
-    latest = np.full(steps, np.iinfo(np.int64).min)
-    np.maximum.at(latest, step, column)
+    latest = find_most_at(column, step, steps, np.iinfo(np.int64).min)
     return latest
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import encode_rows
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, IntTable, pick
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, IntTable, find_most_at, mark, pick
 from nsys2prv_ng.intervals.device_sweep import MEMORY, WHOLE_GRAPH
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.reading.device_operations import DeviceOperations, Launches, load_device_operations, load_launches
@@ -75,8 +75,7 @@ def make_work(
     index, used = np.argsort(by_first)[index], name[order][first[by_first]]
     chosen = [texts[number] for number in used.tolist()]
     checksum = [find_checksum(text) for text in chosen]
-    is_graph = np.zeros(used.size, np.bool_)
-    is_graph[index[graph[order]]] = True
+    is_graph = mark(index[graph[order]], used.size)
     return LaunchedWork(
         name=index,
         launched=launched[order],
@@ -253,7 +252,6 @@ def foresee(name: IntArray) -> float:
     count = np.bincount(pair)
     owner = word[first]
     times = np.bincount(owner, count).astype(np.int64)
-    best = np.zeros(times.size, np.int64)
-    np.maximum.at(best, owner, count)
+    best = find_most_at(count, owner, times.size, 0)
     again = times > 1
     return float((best[again] - 1).sum() / max((times[again] - 1).sum(), 1))

@@ -13,6 +13,7 @@ from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import Table, drop_columns, encode_key, make_objects, make_rows, sort_groups
 from nsys2prv_ng.arrays.row_keys import find_rows, list_rows, sort_rows
 from nsys2prv_ng.arrays.types import IntArray, pick
+from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.summary import totals
@@ -112,9 +113,7 @@ def _list_kernels(parts: Sequence[Table], task_names: Sequence[str]) -> list[Ker
 
 def _list_memory_operations(parts: Sequence[Table]) -> list[MemoryOperationNumbers]:
     by_memory = drop_columns(totals.add_up(parts, ["operation", "source", "destination"]), "min_ns", "max_ns")
-    kinds: dict[str, list[MemoryKindNumbers]] = {}
-    for row in sort_rows_by(by_memory, "bytes"):
-        kinds.setdefault(row.pop("operation"), []).append(MemoryKindNumbers(**row))
+    kinds = group_by_key((row.pop("operation"), MemoryKindNumbers(**row)) for row in sort_rows_by(by_memory, "bytes"))
     table = totals.add_up([drop_columns(by_memory, "source", "destination")], ["operation"])
     return [MemoryOperationNumbers(**row, by_memory=kinds[row["operation"]]) for row in sort_rows_by(table, "bytes")]
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 from itertools import count
 
 from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.grouping import group_by_key
 
 DIGITS = "[0-9]{1,18}"
 """Longer numbers do not fit into 64 bits, and Python does not read a number of more than 4,300 digits."""
@@ -226,9 +227,7 @@ def cut_names(names: Sequence[str], width: int) -> list[str]:
 
     Leading blanks, which show depth, stay as far as _SHORTEST characters of the name have room.
     """
-    by_indent: dict[int, list[str]] = {}
-    for name in names:
-        by_indent.setdefault(len(name) - len(name.lstrip(" ")), []).append(name)
+    by_indent = group_by_key((len(name) - len(name.lstrip(" ")), name) for name in names)
     short: dict[str, str] = {}
     for blanks, alike in by_indent.items():
         indent = min(blanks, max(width - _SHORTEST, 0)) if max(map(len, alike)) > width else blanks
@@ -249,9 +248,7 @@ def _cut_stems(names: Sequence[str], width: int, cut: Callable[[str, int], str])
 
 def _group_equal(short: Mapping[str, str]) -> list[list[str]]:
     """Return the groups of names that are equal when cut."""
-    groups: dict[str, list[str]] = {}
-    for name, text in short.items():
-        groups.setdefault(text, []).append(name)
+    groups = group_by_key((text, name) for name, text in short.items())
     return [group for group in groups.values() if len(group) > 1]
 
 

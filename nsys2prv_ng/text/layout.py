@@ -14,6 +14,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.text.formatting import format_percent, format_table, format_time
 from nsys2prv_ng.text.grid import Cell, Grid, Ns, Portion
 from nsys2prv_ng.text.names import clean_name
@@ -212,9 +213,7 @@ def _group_rows(grid: Grid, shown: _Rows) -> list[tuple[str, _Rows, _Rows]]:
     if grid.group is None:
         return []
     identities = set(map(id, shown))
-    groups: dict[str, list[Sequence[Cell]]] = {}
-    for row in grid.rows:
-        groups.setdefault(str(row[grid.group]), []).append(row)
+    groups = group_by_key((str(row[grid.group]), row) for row in grid.rows)
     longest = sorted(groups.items(), key=lambda group: -_sum_times(group[1]))
     return [(name, rows, [row for row in rows if id(row) in identities]) for name, rows in longest]
 

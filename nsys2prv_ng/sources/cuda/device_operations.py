@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.groups import map_unambiguous
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows, find_rows, mark_duplicates
-from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, find_most_at, pick
 from nsys2prv_ng.intervals.nesting import assign_lanes, find_innermost
 from nsys2prv_ng.report.database import NULL, Columns, Table
 from nsys2prv_ng.report.metadata import PID_MASK, get_process
@@ -199,8 +199,7 @@ def mark_overtaken(stream: IntArray, begin: IntArray, end: IntArray, capture_end
     `stream`: number of the stream of each of n operations, from 0.
     """
     late = end > capture_end
-    last = np.full(int(stream.max(initial=-1)) + 1, NULL, np.int64)
-    np.maximum.at(last, stream[~late], begin[~late])
+    last = find_most_at(begin[~late], stream[~late], int(stream.max(initial=-1)) + 1, NULL)
     return np.asarray(late & (begin < last[stream]), np.bool_)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import encode_rows, mark_duplicates
-from nsys2prv_ng.arrays.types import IntArray, pick
+from nsys2prv_ng.arrays.types import IntArray, pick, put
 from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.load_cost import LoadCost
@@ -315,8 +315,7 @@ def _find_function_names(reader: ReportReader, rows: IntArray) -> IntArray:
     call = find_latest(of_calls, calls["start"], of_functions, columns["end"][rows])
     during = (call >= 0) & (pick(calls["start"], call, NULL) >= columns["start"][rows])
     is_only = np.bincount(of_calls, minlength=key.size)[of_functions] == 1
-    only = np.full(key.size, -1)
-    only[of_calls] = np.arange(calls.rows)
+    only = put(np.arange(calls.rows), of_calls, key.size)
     call = np.where(is_only, only[of_functions], np.where(during, call, -1))
     return pick(calls["nameId"], np.where(correlation == NULL, -1, call), NULL)
 

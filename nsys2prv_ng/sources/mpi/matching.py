@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from nsys2prv_ng.arrays.row_keys import encode_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, mark, pick, put
 from nsys2prv_ng.clock.applying import ClockMap
 from nsys2prv_ng.operations.parts import MessagePairs
 from nsys2prv_ng.records.columns import make_communications
@@ -269,8 +269,7 @@ def _match_in_order(sends: pd.DataFrame, receives: pd.DataFrame, barriers: pd.Da
     streams = _Streams(stream_state, channel_state, by_channel, head, head[:-1].copy())
     _match_streams(sent, posted, is_receive, streams, used, taken)
     at = r.index.get_level_values(1)[is_receive]
-    send_of_receive = np.full(len(receives), -1, np.int64)
-    send_of_receive[at] = pick(s.index.to_numpy(), taken[is_receive], -1)
+    send_of_receive = put(pick(s.index.to_numpy(), taken[is_receive], -1), at, len(receives))
     receives.loc[at, "state"] = r_state[is_receive]
     sends.loc[s.index, "state"] = s_state
     return send_of_receive
@@ -285,8 +284,7 @@ def _find_partial(
     partial as a whole, any other stream by channel.
     """
     exact = r_channel != _ANY
-    has_wildcard = np.zeros(apart.size, np.bool_)
-    has_wildcard[r_stream[~exact]] = True
+    has_wildcard = mark(r_stream[~exact], apart.size)
     stream_of_channel = np.zeros(channels, np.int64)
     stream_of_channel[s_channel], stream_of_channel[r_channel[exact]] = s_stream, r_stream[exact]
 

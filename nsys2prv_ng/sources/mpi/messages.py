@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
-from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, PlaceColumn, pick
+from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, PlaceColumn, pick, put
 from nsys2prv_ng.intervals.step_functions import find_latest
 from nsys2prv_ng.operations.parts import ANY_SIZE, FROM_ROOT, SYNCHRONISING, TO_ROOT, Collectives, Messages, get_kinds
 from nsys2prv_ng.paraver import event_types as types
@@ -219,8 +219,7 @@ def _find_completions(rows: MpiRows, codes: IntArray) -> IntArray:
     completing = completing[np.argsort(rows.begin[completing], kind="stable")]
     completed = find_latest(codes[active], rows.begin[active], codes[completing], rows.begin[completing])
     request, first = np.unique(completed[completed >= 0], return_index=True)
-    done = np.full(rows.begin.size, -1, np.int64)
-    done[active[request]] = completing[completed >= 0][first]
+    done = put(completing[completed >= 0][first], active[request], rows.begin.size)
     return done
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import count_earlier, encode_rows, find_distinct_rows, find_starts, sort_nested
-from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick, put
 from nsys2prv_ng.intervals.nesting import assign_lanes, find_innermost, mark_crossing
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import event_types as types
@@ -323,8 +323,7 @@ def make_table(reader: ReportReader, calls: NcclCalls) -> CallTable:
     numbered = np.flatnonzero((is_collective | is_message) & (payload.communicator >= 0))
     numbered = numbered[np.argsort(ranges.begin[numbered], kind="stable")]
     key = process, payload.communicator, direction, payload.peer
-    sequence = np.zeros(process.size, np.int64)
-    sequence[numbered] = count_earlier(*(column[numbered] for column in key)) + 1
+    sequence = put(count_earlier(*(column[numbered] for column in key)) + 1, numbered, process.size, 0)
     return CallTable(
         **vars(payload),
         place=reader.places.threads(ranges.global_tid, application=True),

@@ -17,7 +17,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays import row_keys as keys
-from nsys2prv_ng.arrays.types import IntArray, pick
+from nsys2prv_ng.arrays.types import IntArray, pick, put
 from nsys2prv_ng.operations import parts
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata, get_process
@@ -125,8 +125,7 @@ def collect_evidence(
         )
         tables.append(by_call)
         counted[at] = True
-    sizes = np.full(kernel.begin.size, parts.ANY_SIZE, np.int64)
-    sizes[only.kernel] = call_size[only.call]
+    sizes = put(call_size[only.call], only.kernel, kernel.begin.size, parts.ANY_SIZE)
     # All ranks of a communicator run these, in order of time.
     in_order = np.isin(kernel.function, _SYNCHRONISING_FUNCTIONS) & (sizes != 0) & (kernel.place >= 0)
     kinds = (parts.STREAM, ~in_graph & ~usable.any(), False), ("nccl graph stream ", in_graph, True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.groups import reduce_groups, sort_groups
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, mark_duplicates, sort_rows, take_groups
-from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, PlaceColumn, pick
+from nsys2prv_ng.arrays.types import BoolArray, Index, IntArray, PlaceColumn, pick, put
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
@@ -99,8 +99,8 @@ def _make_rank_events(
     labels: Labels, event_type: EventType, communicators: list[str], communicator: IntArray, rank: IntArray
 ) -> Events:
     """Make an event for each call that has a rank, by the names that `parse_rank` reads; no communicator is ''."""
-    ids = np.full(rank.size, NULL, np.int64)
-    ids[rank != NULL] = register_ranks(labels, event_type.names, [*communicators, ""], communicator, rank)
+    known = register_ranks(labels, event_type.names, [*communicators, ""], communicator, rank)
+    ids = put(known, rank != NULL, rank.size, NULL)
     return _make_number_events(event_type, ids)
 
 
@@ -237,8 +237,7 @@ def _collect_messages(table: CallTable, kernels: NcclKernels, pairs: CallPairs) 
     """Return the messages. They are drawn from and to their kernels; if a message has several, the first."""
     by_begin = np.argsort(kernels.begin[pairs.kernel], kind="stable")
     by_begin = by_begin[~mark_duplicates(pairs.call[by_begin])]
-    kernel_of_call = np.full(table.begin.size, -1, np.int64)
-    kernel_of_call[pairs.call[by_begin]] = pairs.kernel[by_begin]
+    kernel_of_call = put(pairs.kernel[by_begin], pairs.call[by_begin], table.begin.size)
     has_route = (table.peer != NULL) | (table.id != NULL)
     rows = np.flatnonzero(table.is_message & has_route & (table.communicator >= 0))
     kernel, order = kernel_of_call[rows], table.begin[rows]

@@ -16,7 +16,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_starts, list_indices, sort_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, mark
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
@@ -124,8 +124,7 @@ def _mark_changes(samples: Samples) -> BoolArray:
     series = combine_columns(np.repeat(samples.device[order], count), samples.metric[at].astype(np.int64))
     by_series = sort_rows(series)
     at = at[by_series]
-    changes = np.zeros(at.size, np.bool_)
-    changes[at[find_starts(series[by_series], samples.value[at])]] = True
+    changes = mark(at[find_starts(series[by_series], samples.value[at])], at.size)
     return changes
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays import row_keys as keys
-from nsys2prv_ng.arrays.types import IntArray, pick
+from nsys2prv_ng.arrays.types import IntArray, mark, pick
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
@@ -103,8 +103,7 @@ def _add_pmu(reader: ReportReader, result: Result) -> None:
     ids = events["counter_id"]
     known = np.flatnonzero(ids != NULL)
     event = keys.find_rows([ids[known]], [values["id"]])
-    counted = np.zeros(events.rows, np.bool_)
-    counted[known[event[event >= 0]]] = True
+    counted = mark(known[event[event >= 0]], events.rows)
     result.read += int((~counted).sum())
     result.drop(reasons.NO_VALUES, int((~counted).sum()))
 

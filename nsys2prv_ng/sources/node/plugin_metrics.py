@@ -17,7 +17,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays import row_keys as keys
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, mark
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
@@ -185,8 +185,7 @@ def _read_reals(
     given = np.where(np.isnan(reals["doubleVal"]), reals["floatVal"], reals["doubleVal"])
     known = np.flatnonzero(event >= 0)
     code, fields = keys.find_distinct_rows(events.type_id[event[known]], columns["fieldIdx"][known])
-    has_reals = np.zeros(len(fields), np.bool_)
-    has_reals[code[(value[known] == NULL) & ~np.isnan(given[known])]] = True
+    has_reals = mark(code[(value[known] == NULL) & ~np.isnan(given[known])], len(fields))
     is_real = [described.is_real.get(*field) for field in zip(fields, has_reals.tolist(), strict=True)]
     rows = known[np.array(is_real, np.bool_)[code]]
     whole = np.where(value[rows] != NULL, value[rows].astype(np.float64), np.nan)

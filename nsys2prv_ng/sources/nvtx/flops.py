@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, sort_nested
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, put
 from nsys2prv_ng.intervals.nesting import find_innermost, measure_depths
 from nsys2prv_ng.sources.nvtx.events import PUSH_POP, NvtxEvents, read_nvtx_events
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, encode_texts
@@ -137,8 +137,7 @@ def count_flops(reader: ReportReader) -> IntArray:
     if not chosen.size or "" not in events.domains:
         return flops
     fields = pc.extract_regex(texts.take(pa.array(chosen)), _FIELDS)
-    code_of_text = np.full(len(texts), -1, np.int64)
-    code_of_text[chosen] = np.arange(chosen.size)
+    code_of_text = put(np.arange(chosen.size), chosen, len(texts))
     rows = events.select_domain("", PUSH_POP)  # PyTorch's ranges have no domain
     rows = rows[code_of_text[events.texts.index[rows]] >= 0]
     is_outer = measure_depths(events.columns["globalTid"][rows], events.columns["start"][rows], events.ends[rows]) == 1
@@ -235,12 +234,10 @@ def _list_makers(
         root = np.where(nesting.parent[root] >= 0, nesting.parent[root], root)
     order = np.argsort(every)
     at = order[np.searchsorted(every[order], rows)]
-    of_root = np.full(every.size, -1, np.int64)
-    of_root[root[at]] = np.arange(rows.size)
+    of_root = put(np.arange(rows.size), root[at], every.size)
     of_root[np.bincount(root[at], minlength=every.size) > 1] = -1
     maker = of_root[root]
-    itself = np.full(every.size, -1, np.int64)
-    itself[at] = np.arange(rows.size)
+    itself = put(np.arange(rows.size), at, every.size)
     maker = np.where((maker >= 0) & is_gradient[maker], itself, maker)
     ids = fields.field("op").take(pa.array(events.texts.index[every]))
     index, distinct = _encode(ids)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_starts
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, put
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.records.columns import Pair
@@ -65,8 +65,8 @@ def read_functions(reader: ReportReader, texts: pa.Array) -> list[Pair]:
 
     def make_pair(event_type: EventType, rows: IntArray, labels: Sequence[str]) -> Pair:
         used, index = np.unique(codes[rows], return_inverse=True)
-        value = np.zeros(len(texts), np.int64)
-        value[stacks.sample[rows]] = reader.labels.name_ids(event_type.names, [labels[n] for n in used])[index]
+        ids = reader.labels.name_ids(event_type.names, [labels[n] for n in used])[index]
+        value = put(ids, stacks.sample[rows], len(texts), 0)
         return Pair(reader.labels.handle(event_type), value, value > 0)
 
     packages = [_LIBRARY.fullmatch(path) for path in files]
@@ -92,8 +92,7 @@ def _find_called(stacks: _Stacks, of_program: IntArray, is_inner: BoolArray) -> 
 
     It is the outermost one that neither is a library's own (`_call`) nor wraps another, or else the outermost one.
     """
-    limit = np.full(int(stacks.sample.max()) + 1, -1)
-    limit[stacks.sample[of_program]] = stacks.level[of_program]
+    limit = put(stacks.level[of_program], stacks.sample[of_program], int(stacks.sample.max()) + 1)
     rows = np.flatnonzero(stacks.level < limit[stacks.sample])
     rows = rows[np.lexsort((-stacks.level[rows], is_inner[rows], stacks.sample[rows]))]
     return rows[find_starts(stacks.sample[rows])]

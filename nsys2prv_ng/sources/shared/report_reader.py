@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nsys2prv_ng.arrays.row_keys import find_distinct, find_distinct_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, put
 from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.paraver.event_type import EventType
 from nsys2prv_ng.paraver.labels import Labels
@@ -223,8 +223,7 @@ def make_id_pair(reader: ReportReader, event_type: EventType, ids: IntArray, pre
 
 def make_partial_pair(labels: Labels, event_type: EventType, value: IntArray, present: BoolArray) -> Pair:
     """Make the pair for the events in a mask of n, given the values of these events alone."""
-    values = np.zeros(present.size, np.int64)
-    values[present] = value
+    values = put(value, present, present.size, 0)
     return Pair(labels.handle(event_type), values, present)
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from nsys2prv_ng.arrays import row_keys as keys
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray, Integers
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray, Integers, mark, put
 from nsys2prv_ng.objects.places import NodePart
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
@@ -203,8 +203,8 @@ def select_sound(
     `what`: the name of the values in warnings about dropped values; `is_real`: mask of the metrics whose values come
     from `scale_values`.
     """
-    placed = np.zeros(samples.time.size, np.bool_)
-    placed[result.drop_rows({**find_unsound_points(samples.time), no_device: samples.device < 0})] = True
+    kept = result.drop_rows({**find_unsound_points(samples.time), no_device: samples.device < 0})
+    placed = mark(kept, samples.time.size)
     has_value = (samples.value != NULL) & (samples.metric >= 0)
     too_large = np.zeros(has_value.size, np.bool_)
     if is_real is not None and is_real.any():
@@ -293,8 +293,7 @@ def add_node_samples(
     if samples.time.size:
         # Parts without a sample get no row.
         used = np.unique(samples.device)
-        place = np.full(len(parts), -1, np.int64)
-        place[used] = reader.places.node_parts([parts[i] for i in used])
+        place = put(reader.places.node_parts([parts[i] for i in used]), used, len(parts))
         result.records.append(make_records(reader, samples, place[samples.device], metrics))
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows, find_starts
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, pick
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, mark, pick, sum_at
 from nsys2prv_ng.job.counted import CountedEvents, count_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
@@ -181,8 +181,7 @@ def sum_kernels(kernels: Kernels, shapes: list[Shape], steps: int) -> KernelTime
     key = np.array([find_checksum(repr(shape)) for shape in shapes], np.int64)
     content = _find_contents(kernels, key)
     times = np.bincount(kernels.shape, kernels.ns, len(shapes))
-    is_kept = np.zeros(len(shapes), np.bool_)
-    is_kept[np.argsort(-times, kind="stable")[:MOST_SHAPES]] = True
+    is_kept = mark(np.argsort(-times, kind="stable")[:MOST_SHAPES], len(shapes))
     kept = np.flatnonzero(is_kept[kernels.shape])
     kernels, content = kernels.take(kept), content[kept]
     order = np.lexsort((kernels.begin, kernels.launched, *_list_groups(kernels)))
@@ -206,8 +205,7 @@ def _find_contents(kernels: Kernels, key: IntArray) -> IntArray:
     group, first = encode_rows(step, kernels.shape)
     of_count, counts = find_distinct_rows(kernels.shape[first], np.bincount(group))
     checksums = [find_checksum(f"{key[shape]} {count}") for shape, count in counts]
-    sums = np.zeros(step_first.size, np.int64)
-    np.add.at(sums, step[first], np.array(checksums, np.int64)[of_count])
+    sums = sum_at(np.array(checksums, np.int64)[of_count], step[first], step_first.size)
     return sums[step]
 
 

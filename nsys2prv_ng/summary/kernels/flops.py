@@ -16,7 +16,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, make_rows, sum_table
 from nsys2prv_ng.arrays.row_keys import find_distinct, find_distinct_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, put
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.paraver import event_types as types
@@ -132,8 +132,7 @@ def _choose_types(name: _Labels, kernel_class: _Labels, operator: IntArray, heav
     number_type = np.array([_TYPES.index(text) for text in found], np.int64)[code]
     known = np.flatnonzero(number_type > 0)
     known = known[np.argsort(heavy[known], kind="stable")]
-    chosen = np.zeros(count, np.int64)
-    chosen[operator[known]] = number_type[known]  # the last one counts, which is the longest
+    chosen = put(number_type[known], operator[known], count, 0)  # the last one counts, which is the longest
     return chosen
 
 

@@ -30,7 +30,7 @@ from nsys2prv_ng.analysis.waits.clocks import Parts
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import make_rows, sum_table
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_starts
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, mark
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
@@ -317,8 +317,7 @@ def find_slow_pairs(groups: Groups, peers: IntArray, pair: IntArray) -> tuple[In
 def _mark_largest(size: IntArray, pair: IntArray) -> BoolArray:
     """Mark for each pair the group in which it moved most bytes. `size` (n): the bytes of each group."""
     order = np.lexsort((-size, pair))
-    marks = np.zeros(order.size, np.bool_)
-    marks[order[find_starts(pair[order])]] = True
+    marks = mark(order[find_starts(pair[order])], order.size)
     return marks
 
 

@@ -27,7 +27,7 @@ from nsys2prv_ng.analysis.waits.clocks import Parts, get_uncertainty
 from nsys2prv_ng.analysis.waits.rules import mark_rendezvous
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, mark_duplicates
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, pick
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, mark, pick
 from nsys2prv_ng.intervals.step_functions import mark_inside
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.parts import MessagePairs
@@ -74,8 +74,7 @@ def list_messages(job: Job, waits: Waits, parts: Parts, shown: IntArray) -> Mess
 
     `parts`: the parts of all operations of the job. `shown`: the kernels and calls that count, as indices in `waits`.
     """
-    marks = np.zeros(waits.row.size, np.bool_)
-    marks[shown] = True
+    marks = mark(shown, waits.row.size)
     bounds, gpu_of_row = get_uncertainty(job), np.append(map_rows_to_gpus(job), -1)
     kinds = (np.bool_, *[np.int64] * 4, np.bool_, *[np.int64] * 3, np.bool_, np.int64, np.float64)
     found = [Messages._make([np.zeros(0, kind) for kind in kinds])]

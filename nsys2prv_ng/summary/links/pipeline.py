@@ -24,7 +24,7 @@ from nsys2prv_ng.analysis.gpus.waiting import GpuWaits, map_rows_to_gpus, sweep_
 from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, list_rows
-from nsys2prv_ng.arrays.types import IntArray, IntCube
+from nsys2prv_ng.arrays.types import IntArray, IntCube, put, sum_at
 from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.runtime.jit import compiled
@@ -64,8 +64,8 @@ def measure_pipeline(job: Job, waits: Waits, devices: dict[int, DeviceRow]) -> P
     if not waits.has_parts[kernels.at].any():
         return None
     gpus = np.array([gpu for stage in rows_of_stages for gpu in stage], np.int64)
-    stage_of_gpu = np.full(max(devices) + 2, -1, np.int64)  # the last one stands for no GPU
-    stage_of_gpu[gpus] = np.repeat(np.arange(len(rows_of_stages)), len(rows_of_stages[0]))
+    stage = np.repeat(np.arange(len(rows_of_stages)), len(rows_of_stages[0]))
+    stage_of_gpu = put(stage, gpus, max(devices) + 2)  # the last one stands for no GPU
     tasks = np.array([min(devices[gpu].tasks) for gpu in gpus.tolist()], np.int64)
     marks = _join(_mark_waits(job, waits, kernels, stage_of_gpu), _mark_drained(job, steps, gpus, tasks, stage_of_gpu))
     sums = _sweep(job, waits, steps, gpus, stage_of_gpu.size, marks)
@@ -125,8 +125,7 @@ def _sweep(job: Job, waits: Waits, steps: Steps, gpus: IntArray, size: int, mark
     `gpus`: the GPUs of the pipeline by their row.
     """
     marks = _Marks._make([column[np.argsort(marks.gpu, kind="stable")] for column in marks])
-    index = np.full(size, -1, np.int64)
-    index[gpus] = np.arange(gpus.size)
+    index = put(np.arange(gpus.size), gpus, size)
     sums = np.zeros((gpus.size, steps.number.size, len(_FIELDS)), np.int64)
     for changes in sweep_gpu_waits(job, waits):
         own = GpuWaits._make([column[index[changes.row] >= 0] for column in changes])
@@ -278,6 +277,5 @@ def _sum_unclaimed(
     most = np.where(is_unknown, length, np.minimum(length, kernels.error)).astype(np.int64)
     left = is_open | is_unknown
     stage = stage_of_gpu[kernels.gpu[left]]
-    sums = np.zeros(count, np.int64)
-    np.add.at(sums, stage, most[left])
+    sums = sum_at(most[left], stage, count)
     return np.bincount(stage, minlength=count), sums

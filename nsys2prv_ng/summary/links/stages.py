@@ -26,7 +26,7 @@ from nsys2prv_ng.analysis.gpus.waiting import map_rows_to_gpus
 from nsys2prv_ng.analysis.waits.clocks import get_uncertainty
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows, find_starts, list_rows, mark_duplicates
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, pick
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, pick, put
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.operations.parts import MessagePairs
 from nsys2prv_ng.reading.device_operations import load_launched_operations
@@ -242,6 +242,5 @@ def find_message_kernels(job: Job, waits: Waits, sides: Sides) -> MessageKernels
         np.maximum.at(released[side], kernel[own], sides.other[known[own]])
     error = np.zeros(index.size)
     np.maximum.at(error, kernel, sides.error[known % messages])
-    gpu = np.zeros(index.size, np.int64)
-    gpu[kernel] = sides.gpu[known]
+    gpu = put(sides.gpu[known], kernel, index.size, 0)
     return MessageKernels(index, gpu, released[1] >= released[0], error)

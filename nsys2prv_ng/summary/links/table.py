@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.summary.links import numbers
 from nsys2prv_ng.summary.links.numbers import PipelineNumbers, PipelineStage
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent, format_ranks, format_time, join_first
@@ -24,9 +25,7 @@ def list_link_tables(links: numbers.LinkNumbers) -> list[Grid]:
 
 def tabulate_message_rates(links: numbers.LinkNumbers) -> Grid:
     """Return the rates of messages by size, within and between nodes apart, most bytes first."""
-    by_pair: dict[tuple[object, ...], list[float]] = {}
-    for rate in links.rates:
-        by_pair.setdefault(_get_key(rate), []).append(rate.algorithm_bytes_per_s)
+    by_pair = group_by_key((_get_key(rate), rate.algorithm_bytes_per_s) for rate in links.rates)
     rows: list[list[Cell]] = []
     for rate in links.sizes:
         pairs = by_pair.get(_get_key(rate), [])
@@ -100,9 +99,7 @@ _NCCL_COLUMNS = [Column(title, optional=True) for title in (*_TITLES.values(), "
 
 def tabulate_link_metrics(metrics: Sequence[numbers.LinkMetric]) -> Grid:
     """Return the mean of each counter over all its links, and the lowest and highest mean; the highest means first."""
-    by_counter: dict[tuple[str, str, str], list[numbers.LinkMetric]] = {}
-    for metric in metrics:
-        by_counter.setdefault((metric.link, metric.metric, metric.nccl), []).append(metric)
+    by_counter = group_by_key(((metric.link, metric.metric, metric.nccl), metric) for metric in metrics)
     rows: list[list[Cell]] = []
     for (link, counter, _), links in sorted(
         by_counter.items(),

@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.gpus.activity import Devices, load_memory
-from nsys2prv_ng.arrays.types import FloatArray, IntArray
+from nsys2prv_ng.arrays.types import FloatArray, IntArray, find_most_at
 from nsys2prv_ng.intervals.step_functions import StepFunction
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.places import Stream
@@ -96,8 +96,7 @@ def _find_edges(job: Job, tasks: set[int]) -> tuple[IntArray, int]:
     if steps is None or job.scope.counted is None or not own.size:
         windows = job.scope.covered
         return np.array([windows[0][0] - 1, windows[-1][1]], np.int64), 0
-    ends = np.full(steps.number.size, steps.host_begin[own].min() - 1, np.int64)
-    np.maximum.at(ends, steps.step[own], steps.host_end[own])
+    ends = find_most_at(steps.host_end[own], steps.step[own], steps.number.size, steps.host_begin[own].min() - 1)
     first, last = int(job.scope.counted[0]), int(job.scope.counted[-1])
     before = ends[first - 1] if first else steps.host_begin[own].min() - 1
     return np.maximum.accumulate(np.append(before, ends[first : last + 1])), last - first + 1

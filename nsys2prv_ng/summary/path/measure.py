@@ -6,7 +6,6 @@ summary and needs nothing of it, so a process of its own can do it.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,7 +16,8 @@ from nsys2prv_ng.analysis.path.critical_path import CriticalPath, find_critical_
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
-from nsys2prv_ng.arrays.types import IntArray
+from nsys2prv_ng.arrays.types import IntArray, sum_at
+from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.intervals.step_functions import StepFunction, split_at_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
@@ -60,8 +60,7 @@ def sum_critical_path(job: Job, path: CriticalPath) -> PathNumbers:
 def _add_up(ns: IntArray, *keys: IntArray) -> list[tuple[tuple[int, ...], int]]:
     """Return (keys, sum of the times) of the segments with the same keys, the largest sum first, then by keys."""
     code, distinct = find_distinct_rows(*keys)
-    sums = np.zeros(len(distinct), np.int64)
-    np.add.at(sums, code, ns)
+    sums = sum_at(ns, code, len(distinct))
     return sorted(zip(distinct, sums.tolist(), strict=True), key=lambda row: (-row[1], row[0]))
 
 
@@ -106,9 +105,8 @@ def _sum_parts(job: Job, path: CriticalPath, kinds: IntArray, tasks: IntArray) -
     ranges = np.where(np.isin(kinds, _ON_HOST), path.range, NONE)
     keys = kinds, path.name, ranges
     counts = _count_operations(path, *keys)
-    ranks = defaultdict(list)
-    for (*part, task), ns in _add_up(path.length, *keys, tasks):
-        ranks[tuple(part)].append(_make_rank(job, task, ns))
+    by_task = _add_up(path.length, *keys, tasks)
+    ranks = group_by_key((tuple(part), _make_rank(job, task, ns)) for (*part, task), ns in by_task)
     return [
         PathPart(
             path_class=types.PATH_KINDS[kind],

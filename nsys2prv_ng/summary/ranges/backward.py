@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import encode_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick, put
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.reading.opened_events import ABSENT
 
@@ -103,6 +103,5 @@ def _find_forward(ranges: TimedRanges, operators: IntArray, head: IntArray, numb
     start = np.maximum.accumulate(np.where(is_first, np.arange(moves.size), 0))
     of_one_thread = np.append(moves == moves[start], False)
     is_found = (pick(of_operator, last, -1) == group[~is_operator]) & of_one_thread[last]
-    found = np.full(head.size, -1, np.int64)
-    found[order[~is_operator] - operators.size] = np.where(is_found, pick(sorted_operators, last, -1), -1)
-    return found
+    found = np.where(is_found, pick(sorted_operators, last, -1), -1)
+    return put(found, order[~is_operator] - operators.size, head.size)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.summary.kernels.numbers import LEAST_SAMPLED, LIMIT_PERCENT, NEITHER, KernelActivity, UnitActivity
 from nsys2prv_ng.summary.ranges.numbers import RangeNode, RangeOfTask, RepeatedRange
 from nsys2prv_ng.text.formatting import count_noun, format_percent, shorten_range_name
@@ -25,10 +26,7 @@ def join_siblings(ranges: Sequence[RepeatedRange]) -> list[RepeatedRange]:
     Siblings share domain and depth, so that none is within another. In the name of the joined range, * replaces the
     number, as users type it to choose ranges.
     """
-    siblings: dict[tuple[str, int, str], list[RepeatedRange]] = {}
-    for repeated in ranges:
-        name = _LAST_NUMBER.sub("*", repeated.name)
-        siblings.setdefault((repeated.domain, repeated.depth, name), []).append(repeated)
+    siblings = group_by_key(((each.domain, each.depth, _LAST_NUMBER.sub("*", each.name)), each) for each in ranges)
     shown = []
     for (_, _, name), group in siblings.items():
         shown += [join_ranges(name, group)] if len(group) > _FEW else group
@@ -37,10 +35,7 @@ def join_siblings(ranges: Sequence[RepeatedRange]) -> list[RepeatedRange]:
 
 def join_ranges(name: str, group: Sequence[RepeatedRange]) -> RepeatedRange:
     """Return the sum of siblings. A task is the slowest only if it is the slowest in each of them."""
-    parts: dict[tuple[int | None, str], list[RangeOfTask]] = {}
-    for repeated in group:
-        for task in repeated.tasks:
-            parts.setdefault((task.rank, task.task), []).append(task)
+    parts = group_by_key(((task.rank, task.task), task) for repeated in group for task in repeated.tasks)
     tasks = [
         RangeOfTask(
             rank=rank,

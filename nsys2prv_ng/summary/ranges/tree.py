@@ -10,7 +10,6 @@ whose names differ only in a number at their end, as layer0 to layer7, are one.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -21,7 +20,8 @@ import numpy as np
 from nsys2prv_ng.analysis.host_activity import find_main_threads
 from nsys2prv_ng.arrays.groups import Table, drop_columns, join_tables, make_objects, make_rows, sum_table, take_rows
 from nsys2prv_ng.arrays.row_keys import encode_rows, sort_nested
-from nsys2prv_ng.arrays.types import IntArray, pick
+from nsys2prv_ng.arrays.types import IntArray, mark, pick, put
+from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.intervals.nesting import find_innermost
 from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.objects.places import Thread
@@ -99,8 +99,7 @@ def _nest(report: ReportRecords, ranges: NvtxRanges, thread: IntArray, sent: Int
     """Nest ranges, ordered by thread, start and falling end, and launches (threads, -1 for unknown, and times)."""
     order = np.lexsort((sent, thread))
     found = find_innermost(ranges.place, ranges.begin, ranges.end, thread[order], sent[order])
-    inside = np.full(thread.size, -1, np.int64)
-    inside[order] = np.where(thread[order] >= 0, found.innermost, -1)
+    inside = put(np.where(thread[order] >= 0, found.innermost, -1), order, thread.size)
     outermost = np.flatnonzero(found.parent < 0)
     threads = np.unique(np.concatenate([ranges.place[outermost], thread[thread >= 0]]))
     main_of_place = np.full(len(report.places.all) + 1, -1, np.int64)
@@ -117,8 +116,8 @@ def _nest(report: ReportRecords, ranges: NvtxRanges, thread: IntArray, sent: Int
     inside[bare] = of_main[: bare.size]
     parent = found.parent.copy()
     parent[outermost] = of_main[bare.size :]
-    more = np.zeros(parent.size, np.int64)  # ranges of the main thread around an outermost range
-    more[outermost] = np.where(parent[outermost] >= 0, pick(found.depth, parent[outermost], 0) + 1, 0)
+    around = np.where(parent[outermost] >= 0, pick(found.depth, parent[outermost], 0) + 1, 0)
+    more = put(around, outermost, parent.size, 0)  # ranges of the main thread around an outermost range
     root = np.maximum.accumulate(np.where(found.parent < 0, np.arange(parent.size), 0))
     return _Nested(parent, found.depth + more[root], inside)
 
@@ -190,8 +189,7 @@ def _limit(table: Table, nodes: _Nodes) -> Table:
     for node in range(size - 1, -1, -1):  # the nodes of one report, not its events
         if nodes.parent[node] >= 0:
             whole[nodes.parent[node]] += whole[node]
-    kept = np.zeros(size, np.bool_)
-    kept[np.argsort(-whole, kind="stable")[:MOST_NODES]] = True  # a node stands before those within it
+    kept = mark(np.argsort(-whole, kind="stable")[:MOST_NODES], size)  # a node stands before those within it
     target = np.arange(size)
     for node in range(size):
         if not kept[node]:
@@ -312,9 +310,7 @@ def _merge_numbered(paths: set[Path]) -> dict[Path, Path]:
     merged: dict[Path, Path] = {(): ()}
     every = {path[:length] for path in paths for length in range(1, len(path) + 1)}
     for _, same_depth in groupby(sorted(every, key=len), key=len):
-        by_stem: dict[tuple[Path, str], list[Path]] = defaultdict(list)
-        for path in same_depth:
-            by_stem[merged[path[:-1]], _NUMBER.sub("*", path[-1])].append(path)
+        by_stem = group_by_key(((merged[path[:-1]], _NUMBER.sub("*", path[-1])), path) for path in same_depth)
         for (around, stem), alike in by_stem.items():
             is_numbered = len({path[-1] for path in alike}) >= FEWEST
             merged |= {path: (*around, stem if is_numbered else path[-1]) for path in alike}
@@ -323,10 +319,7 @@ def _merge_numbered(paths: set[Path]) -> dict[Path, Path]:
 
 def _order(paths: Sequence[Path]) -> list[Path]:
     """Return the paths, which are sorted by their time, each before the paths within it."""
-    within: dict[Path, list[Path]] = defaultdict(list)
-    for path in paths:
-        if len(path) > 1:
-            within[path[:-1]].append(path)
+    within = group_by_key((path[:-1], path) for path in paths if len(path) > 1)
     ordered, waiting = [], [path for path in reversed(paths) if len(path) <= 1]
     while waiting:
         path = waiting.pop()

@@ -17,7 +17,7 @@ from nsys2prv_ng.analysis.waits.rules import BELOW_UNCERTAINTY, NOT_MATCHED, REA
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.groups import sum_table
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick, sum_at
 from nsys2prv_ng.intervals import step_functions
 from nsys2prv_ng.intervals.device_sweep import COMPUTE, WHOLE_GRAPH
 from nsys2prv_ng.job.counted import CountedEvents, mark_counted
@@ -196,8 +196,7 @@ def _find_kernels(job: Job, pieces: ShownWaits, parts: Sequence[step_functions.I
     """Find the pieces that are NCCL kernels that the trace shows, given these kernels of each report."""
     row, begin, end = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     report = np.repeat(np.arange(len(parts)), [part[0].size for part in parts])
-    ns = np.zeros(len(job.tree.model.tasks), np.int64)
-    np.add.at(ns, job.tree.task_of_row[row], end - begin)
+    ns = sum_at(end - begin, job.tree.task_of_row[row], len(job.tree.model.tasks))
     at = find_rows([pieces.row, pieces.begin, pieces.end], [row, begin, end])
     return _Kernels(ns, pieces.take(np.unique(at[at >= 0])), np.bincount(report[at < 0], minlength=len(parts)))
 
@@ -285,8 +284,7 @@ def _list_ranks(
     job: Job, waits: Waits, kernels: _Kernels, calls: ShownWaits, part_row: IntArray, why: WaitsForTasks
 ) -> list[RankWaits]:
     """Return the numbers of the tasks that have NCCL kernels or MPI calls over ranks, or that others waited for."""
-    mpi_ns = np.zeros(kernels.ns.size, np.int64)
-    np.add.at(mpi_ns, job.tree.task_of_row[calls.row], calls.end - calls.begin)
+    mpi_ns = sum_at(calls.end - calls.begin, job.tree.task_of_row[calls.row], kernels.ns.size)
     nccl = _sum_by_task(job, waits, kernels.pieces, kernels.ns, part_row)
     mpi = _sum_by_task(job, waits, calls, mpi_ns, part_row)
     exposed = _measure_exposed(job, waits, kernels.pieces)

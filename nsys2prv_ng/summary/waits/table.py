@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.sources.nccl.communicators import format_members
 from nsys2prv_ng.summary.waits import numbers
 from nsys2prv_ng.summary.waits.words import find_main_reasons, group_costs, list_bandwidth, list_stragglers
@@ -134,9 +135,8 @@ def tabulate_excess(waits: numbers.WaitNumbers, whole_ns: int, steps: int) -> Gr
 
 def tabulate_communicators(waits: numbers.WaitNumbers) -> Grid:
     """Return what communicators are for, those of one name and size together; no rows for a single communicator."""
-    groups: dict[tuple[str, int], list[numbers.Communicator]] = {}
-    for communicator in waits.communicators if len(waits.communicators) > 1 else ():
-        groups.setdefault((communicator.axis, communicator.ranks), []).append(communicator)
+    shown = waits.communicators if len(waits.communicators) > 1 else []
+    groups = group_by_key(((each.axis, each.ranks), each) for each in shown)
     rows: list[list[Cell]] = [
         [Name(name or "-"), Count(len(found)), Count(ranks), format_members(found[0].members, ranks)]
         for (name, ranks), found in groups.items()

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.report.export_settings import describe_payload_remedy
 from nsys2prv_ng.summary.sums import sum_by_key
@@ -89,9 +90,7 @@ def list_stragglers(waits: WaitNumbers) -> list[tuple[RankWaits, MainReason | No
 
 def group_costs(costs: Sequence[LateCost], culprits: Sequence[Culprit]) -> list[LateRow]:
     """Return the rows of all tasks, the most expensive first."""
-    parts: dict[tuple[str, str, str], list[LateCost]] = defaultdict(list)
-    for cost in costs:
-        parts[cost.task, cost.reason, cost.range].append(cost)
+    parts = group_by_key(((cost.task, cost.reason, cost.range), cost) for cost in costs)
     times: Counter[tuple[str, str, str]] = Counter()
     origins: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
     for culprit in culprits:
@@ -113,9 +112,7 @@ def _make_row(costs: Sequence[LateCost], origins: list[str], times: int) -> Late
 def find_main_reasons(rows: Sequence[LateRow]) -> dict[str, MainReason]:
     """Return the main reason of each task, by its name."""
     sums = sum_by_key(((row.task, row.reason), row.ns) for row in rows)
-    parts: dict[tuple[str, str], list[LateRow]] = defaultdict(list)
-    for row in rows:
-        parts[row.task, row.reason].append(row)
+    parts = group_by_key(((row.task, row.reason), row) for row in rows)
     main: dict[str, MainReason] = {}
     for (task, reason), ns in sorted(sums.items(), key=lambda item: (-item[1], item[0])):
         main.setdefault(task, MainReason(reason, ns, parts[task, reason]))
@@ -142,10 +139,9 @@ class BandwidthRow(NamedTuple):
 
 def list_bandwidth(bandwidth: Sequence[Bandwidth]) -> list[BandwidthRow]:
     """Return the bandwidth by function, number of ranks and size, most bytes first."""
-    groups: dict[tuple[str, int, str, str], list[Bandwidth]] = {}
-    for part in bandwidth:
-        key = part.function, part.ranks, format_bytes(part.bytes), part.communicator_name
-        groups.setdefault(key, []).append(part)
+    groups = group_by_key(
+        ((part.function, part.ranks, format_bytes(part.bytes), part.communicator_name), part) for part in bandwidth
+    )
     rows = []
     for (function, ranks, size, name), parts in groups.items():
         count, ns = sum(part.count for part in parts), sum(part.ns for part in parts)
