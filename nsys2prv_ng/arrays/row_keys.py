@@ -159,8 +159,7 @@ def mark_duplicates(*columns: IntArray) -> BoolArray:
 def mark_repeated(*columns: IntArray) -> BoolArray:
     """Mark rows that equal another one, earlier or later."""
     codes, _ = encode_rows(*columns)
-    marks: BoolArray = (np.bincount(codes) > 1)[codes]
-    return marks
+    return (np.bincount(codes) > 1)[codes]
 
 
 def _is_nearly_sorted(values: IntArray) -> bool:

@@ -26,8 +26,7 @@ class ClockMap(ValueClass):
         """Return the mapped times (ns)."""
         if self.drift == 0.0:
             return times + self.offset
-        moved: IntArray = times + self.offset + np.rint(self.drift * (times - self.since)).astype(np.int64)
-        return moved
+        return times + self.offset + np.rint(self.drift * (times - self.since)).astype(np.int64)
 
     def at(self, time: int) -> int:
         """Return a single mapped time (ns)."""

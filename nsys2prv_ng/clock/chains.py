@@ -67,8 +67,7 @@ def _correct_between_sets(delays: Delays, fits: Sequence[ClockFit], set_of_domai
     offset, drift, since = make_lines(set_of_domain.size, fits)
 
     def correct(times: IntArray, domain: npt.NDArray[np.int32]) -> IntArray:
-        moved: IntArray = times + np.rint(offset[domain] + drift[domain] * (times - since[domain])).astype(np.int64)
-        return moved
+        return times + np.rint(offset[domain] + drift[domain] * (times - since[domain])).astype(np.int64)
 
     return delays._replace(
         sent=correct(delays.sent, delays.sender),

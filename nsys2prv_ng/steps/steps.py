@@ -110,8 +110,7 @@ _OF_SPANS = ("task", "row", "step", "begin", "end", "host_begin", "host_end")
 
 def _find_latest(step: IntArray, column: IntArray, steps: int) -> IntArray:
     """Return the maximum of a column (n) in each step (m)."""
-    latest = find_most_at(column, step, steps, np.iinfo(np.int64).min)
-    return latest
+    return find_most_at(column, step, steps, np.iinfo(np.int64).min)
 
 
 def find_steps(

@@ -128,8 +128,7 @@ def _make_table(
             "bytes": ends.bytes,
         }
         tables.append(pd.DataFrame(columns, dtype=np.int64))
-    joined: pd.DataFrame = pd.concat(tables, ignore_index=True)
-    return joined
+    return pd.concat(tables, ignore_index=True)
 
 
 def _find_partners(
@@ -197,16 +196,14 @@ def _resolve_wildcards(
         receives.loc[unsolved.index, "state"] = SEVERAL
         first = unsolved.groupby(key, as_index=False)["time"].min()
         barriers.append(first.merge(candidates, on=key)[[*_CHANNEL, "time"]])
-    all_barriers: pd.DataFrame = pd.concat(barriers, ignore_index=True).astype(np.int64)
-    return all_barriers
+    return pd.concat(barriers, ignore_index=True).astype(np.int64)
 
 
 def _find_unreceived(sent: pd.DataFrame, named: pd.DataFrame, key: list[str]) -> pd.DataFrame:
     """Return the streams or channels with more sends than completed receives that name the source, and the excess."""
     sent_number, taken = sent.groupby(key).size(), named.groupby(key).size()
     left = sent_number - taken.reindex(sent_number.index, fill_value=0)
-    frame: pd.DataFrame = left[left > 0].rename("left").reset_index()
-    return frame
+    return left[left > 0].rename("left").reset_index()
 
 
 def _find_accounted(streams: pd.DataFrame, receives: pd.DataFrame, to_finalize: set[int]) -> pd.MultiIndex:
@@ -218,8 +215,7 @@ def _find_accounted(streams: pd.DataFrame, receives: pd.DataFrame, to_finalize: 
     left = finished.groupby(["communicator", "destination"])["left"].sum()
     wild = receives[(receives["source"] == ANY_SOURCE) & (receives["done"] != NULL)]
     taken = wild.groupby(["communicator", "destination"]).size()
-    equal: pd.MultiIndex = left[left == taken.reindex(left.index, fill_value=0)].index
-    return equal
+    return left[left == taken.reindex(left.index, fill_value=0)].index
 
 
 def _find_blind_barriers(sent: pd.DataFrame, receives: pd.DataFrame) -> pd.DataFrame:
@@ -231,8 +227,7 @@ def _find_blind_barriers(sent: pd.DataFrame, receives: pd.DataFrame) -> pd.DataF
     for key, mask in ((["communicator", "destination"], known), (["destination"], ~known)):
         first = blind[mask].groupby(key, as_index=False)["time"].min()
         parts.append(first.merge(streams, on=key).assign(tag=_ANY)[[*_CHANNEL, "time"]])
-    joined: pd.DataFrame = pd.concat(parts, ignore_index=True)
-    return joined
+    return pd.concat(parts, ignore_index=True)
 
 
 # ---- streams in order --------------------------------------------------------------------------------------------

@@ -219,8 +219,7 @@ def _find_completions(rows: MpiRows, codes: IntArray) -> IntArray:
     completing = completing[np.argsort(rows.begin[completing], kind="stable")]
     completed = find_latest(codes[active], rows.begin[active], codes[completing], rows.begin[completing])
     request, first = np.unique(completed[completed >= 0], return_index=True)
-    done = put(completing[completed >= 0][first], active[request], rows.begin.size)
-    return done
+    return put(completing[completed >= 0][first], active[request], rows.begin.size)
 
 
 # ---- evidence on clocks ----------------------------------------------------------------------------------------------

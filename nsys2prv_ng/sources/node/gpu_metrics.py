@@ -124,8 +124,7 @@ def _mark_changes(samples: Samples) -> BoolArray:
     series = combine_columns(np.repeat(samples.device[order], count), samples.metric[at].astype(np.int64))
     by_series = sort_rows(series)
     at = at[by_series]
-    changes = mark(at[find_starts(series[by_series], samples.value[at])], at.size)
-    return changes
+    return mark(at[find_starts(series[by_series], samples.value[at])], at.size)
 
 
 # ---- choice ----------------------------------------------------------------------------------------------------------

@@ -132,8 +132,7 @@ def _choose_types(name: _Labels, kernel_class: _Labels, operator: IntArray, heav
     number_type = np.array([_TYPES.index(text) for text in found], np.int64)[code]
     known = np.flatnonzero(number_type > 0)
     known = known[np.argsort(heavy[known], kind="stable")]
-    chosen = put(number_type[known], operator[known], count, 0)  # the last one counts, which is the longest
-    return chosen
+    return put(number_type[known], operator[known], count, 0)  # the last one counts, which is the longest
 
 
 def collect_flops(parts: Sequence[Table], kernels: Sequence[KernelNumbers], steps: int) -> FlopNumbers | None:

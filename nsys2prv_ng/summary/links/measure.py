@@ -317,8 +317,7 @@ def find_slow_pairs(groups: Groups, peers: IntArray, pair: IntArray) -> tuple[In
 def _mark_largest(size: IntArray, pair: IntArray) -> BoolArray:
     """Mark for each pair the group in which it moved most bytes. `size` (n): the bytes of each group."""
     order = np.lexsort((-size, pair))
-    marks = mark(order[find_starts(pair[order])], order.size)
-    return marks
+    return mark(order[find_starts(pair[order])], order.size)
 
 
 class _Others:
