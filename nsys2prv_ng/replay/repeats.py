@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -120,6 +121,7 @@ def find_repeats(launched: Launched) -> Repeats:
     """
     found = np.zeros((3, launched.kind.size), np.int64)  # enough: those of one length hardly overlap
     runs = found[:, : _find_runs(launched.kind, launched.group, found)].T.copy()
+    runs = runs[~_mark_runs(launched, runs[:, 0], runs[:, 1], lambda _, kernel_class: kernel_class == _OVER_RANKS)]
     order = np.lexsort((runs[:, 1], -(runs[:, 1] * runs[:, 2])))
     kept = np.zeros(order.size, np.bool_)
     _choose(runs, order, np.zeros(launched.kind.size, np.bool_), kept)
@@ -136,21 +138,22 @@ def find_repeats(launched: Launched) -> Repeats:
 def _find_kinds(launched: Launched, at: IntArray, kernels: IntArray) -> IntArray:
     """Return the kind of each sequence, of so many kernels from one on, as an index of KINDS; NONE: no repetition."""
 
-    def mark(has: Callable[[str, str], object]) -> BoolArray:
-        """Mark the sequences with a kernel of such a name and class."""
-        own = np.array([bool(has(*names)) for names in launched.names], np.int64)[launched.kind]
-        sums = np.append(0, np.cumsum(own))
-        return np.asarray(sums[at + kernels] > sums[at], np.bool_)
-
+    mark = partial(_mark_runs, launched, at, kernels)
     known = [mark(lambda *words, pattern=each: any(map(pattern.search, words))) for each in _PATTERNS.values()]
     found = np.select(known, [KINDS.index(kind) for kind in _PATTERNS], KINDS.index(OTHERS))
     is_pass = mark(lambda _, kernel_class: _OF_PASSES.search(kernel_class))
     merges = np.isin(found, [KINDS.index(kind) for kind in MERGED])
     is_pass |= merges & mark(lambda _, kernel_class: _PRODUCTS.search(kernel_class))
     found = np.where(is_pass, KINDS.index(OTHERS), found)
-    over_ranks = mark(lambda _, kernel_class: kernel_class == _OVER_RANKS)
     at_once = mark(lambda name, _: _AT_ONCE.search(name)) | ~mark(lambda name, _: _FOR_ALL not in name)
-    return np.where(at_once | over_ranks, NONE, found)
+    return np.where(at_once, NONE, found)
+
+
+def _mark_runs(launched: Launched, at: IntArray, kernels: IntArray, has: Callable[[str, str], object]) -> BoolArray:
+    """Mark the sequences with a kernel of such a name and class."""
+    own = np.array([bool(has(*names)) for names in launched.names], np.int64)[launched.kind]
+    sums = np.append(0, np.cumsum(own))
+    return np.asarray(sums[at + kernels] > sums[at], np.bool_)
 
 
 def list_repeated(repeats: Repeats) -> list[Repeated]:

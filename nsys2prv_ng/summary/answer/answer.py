@@ -11,6 +11,7 @@ from nsys2prv_ng.summary.answer.bottleneck import Bottleneck
 from nsys2prv_ng.summary.answer.busy_bottlenecks import COPIES, START_UP, TRANSFER
 from nsys2prv_ng.summary.answer.case import HALF, HOST_BOUND, Case, count_operator_ranges
 from nsys2prv_ng.summary.answer.gains import describe_gains, list_gains
+from nsys2prv_ng.summary.answer.idle_bottlenecks import READBACKS
 from nsys2prv_ng.summary.answer.judge import choose_variant, classify, find_close
 from nsys2prv_ng.summary.answer.remedies import Tried, list_remedies
 from nsys2prv_ng.summary.answer.rules import copies_communicate
@@ -81,17 +82,15 @@ def answer(summary: JobSummary) -> Verdict:
         places, where = bottleneck.places(case)
         gains, share = list_gains(case, bottleneck), _measure_share(case, bottleneck)
         tried = [] if bottleneck.unknown or bottleneck == START_UP else list_remedies(case, bottleneck)
-        idle = describe_idle(case, is_tried=any(each.remedy.is_of_reads for each in tried))
+        is_tried = any(each.remedy.is_of_reads for each in tried)
+        idle = "" if bottleneck == READBACKS else describe_idle(case, is_tried=is_tried)
         hint, see = bottleneck.hint, _describe_preset(case, bottleneck)
         gain, evidence = describe_gains(case, bottleneck, gains, share, tried)
         statements = [
             _state("BOTTLENECK", _describe_bottleneck(case, bottleneck, share, gains), *bottleneck.evidence),
             _state("WHERE", _join_places(where, idle, _name_other_kind(case)), *bottleneck.evidence),
             _state("GAIN", gain, *evidence),
-            *(_state("TRY", each.remedy.hint, "remedies") for each in tried),
-            _state(
-                "TRY", "" if _is_enough(tried, share, bottleneck) else hint + _hint_at_other(case, bottleneck, gains)
-            ),
+            *_list_hints(case, bottleneck, gains, share, tried),
             _state("TRY", list_options(case) if bottleneck.bound == HOST_BOUND and not bottleneck.unknown else ""),
             _state("SEE", f'"{SECTIONS[bottleneck.preset]}" (--html); {see}{describe_preset(case, places)}'),
         ]
@@ -224,6 +223,17 @@ def _describe_no_class(case: Case) -> str:
 
 
 # ---- TRY -------------------------------------------------------------------------------------------------------------
+
+
+def _list_hints(
+    case: Case, bottleneck: Bottleneck, gains: list[Scenario], share: float | None, tried: list[Tried]
+) -> list[Statement]:
+    """Return the lines of remedies and of the class, in the order of GAIN: first what addresses the class."""
+    remedies = [_state("TRY", each.remedy.hint, "remedies") for each in tried]
+    if _is_enough(tried, share, bottleneck):
+        return remedies
+    own = [_state("TRY", bottleneck.hint + _hint_at_other(case, bottleneck, gains))]
+    return remedies + own if any(each.remedy.address(bottleneck) for each in tried) else own + remedies
 
 
 def _is_enough(tried: list[Tried], share: float | None, bottleneck: Bottleneck) -> bool:

@@ -15,8 +15,10 @@ from nsys2prv_ng.summary.answer.slow_steps import SlowSteps, find_slow_steps
 from nsys2prv_ng.summary.efficiency.numbers import Losses, StepKind
 from nsys2prv_ng.summary.efficiency.windows import NamedWindow, are_steps, choose_window, list_parts
 from nsys2prv_ng.summary.gpus.host_causes import CauseTime, HostCause, sum_host_causes
+from nsys2prv_ng.summary.gpus.numbers import GpuNumbers
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.memory.numbers import MemoryOperationNumbers
+from nsys2prv_ng.summary.readbacks.numbers import ReadbackNumbers
 from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.waits.numbers import MpiWaits, RankWaits
 from nsys2prv_ng.summary.waits.words import NOT_SELECTED
@@ -154,12 +156,13 @@ class Case(ValueClass):
 
     @property
     def copies(self) -> list[MemoryOperationNumbers]:
-        """Copies and sets that are no communication."""
-        return [each for each in self.summary.memory_operations if not communicates(each.operation)]
+        """Copies and sets that are no communication, in the time that is judged."""
+        operations = self.summary.memory_operations if self.covers_window else []
+        return [each for each in operations if not communicates(each.operation)]
 
     def measure_mpi(self, field: str) -> float | None:
-        """Return the part of the ranks' time that is in a field of MpiWaits, from 0 to 1; None without MPI calls."""
-        if not self.mpi or self.window is None:
+        """Return the part of the ranks' time that is in a field of MpiWaits, from 0 to 1; None without such calls."""
+        if not self.mpi or self.window is None or not self.covers_window:
             return None
         return sum(getattr(mpi, field) for mpi in self.mpi) / (self.window.numbers.window_ns * len(self.mpi))
 
@@ -200,6 +203,21 @@ class Case(ValueClass):
         return summary.steps.count if are_steps(summary.windows_ns, summary.efficiency.steps_ns) else 0
 
     @property
+    def covers_window(self) -> bool:
+        """Whether times of ranges, calls, kernels and GPUs cover the time that is judged, which steps decide if any."""
+        return bool(self.counted_steps) or self.summary.steps is None
+
+    @property
+    def gpus(self) -> list[GpuNumbers]:
+        """The GPUs, with the causes of their idle time in the time that is judged; none if they are of another time."""
+        return self.summary.gpus if self.covers_window else []
+
+    @property
+    def readbacks(self) -> list[ReadbackNumbers]:
+        """Where hosts wait for GPUs in the time that is judged."""
+        return self.summary.readbacks if self.covers_window else []
+
+    @property
     def launches(self) -> float:
         """The number of operations that are launched for a GPU in a step; 0 if numbers do not cover steps."""
         operations = sum(node.operations for node in self.summary.range_tree if not node.depth)
@@ -222,7 +240,7 @@ class Case(ValueClass):
     def host_gaps(self) -> dict[tuple[str, str], tuple[int, int]]:
         """Idle time (ns) and gaps of GPUs while the host was late, by range and call, the longest time first."""
         sums: dict[tuple[str, str], tuple[int, int]] = {}
-        for gpu in self.summary.gpus:
+        for gpu in self.gpus:
             for cause in gpu.idle_causes or []:
                 if cause.cause == "host":
                     ns, gaps = sums.get((cause.range, cause.call), (0, 0))
@@ -242,12 +260,12 @@ class Case(ValueClass):
     @cached_property
     def host_causes(self) -> dict[HostCause, CauseTime]:
         """Why hosts launched late, as far as reports show it, the longest time first."""
-        return dict(sorted(sum_host_causes(self.summary.gpus).items(), key=lambda item: -item[1].ns))
+        return dict(sorted(sum_host_causes(self.gpus).items(), key=lambda item: -item[1].ns))
 
     @cached_property
     def queued_waits(self) -> Counter[str]:
         """Idle time (ns) of GPUs after the next operation was launched, by what it waited for, "" if not known."""
-        causes = (cause for gpu in self.summary.gpus for cause in gpu.idle_causes or [])
+        causes = (cause for gpu in self.gpus for cause in gpu.idle_causes or [])
         return sum_by_key((cause.call, cause.ns) for cause in causes if cause.cause in ("queued", "graph"))
 
     @property

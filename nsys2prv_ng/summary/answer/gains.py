@@ -90,23 +90,30 @@ def describe_gains(
         return _describe_slow_steps(case), ["steps"]
     numbers = case.summary.what_if
     if numbers is None:
-        bounds = [f"at most {format_percent(each.share, 1)} {each.remedy.clause}" for each in tried]
+        bounds = [f"{_name_bound(each)} {format_percent(each.share, 1)} {each.remedy.clause}" for each in tried]
         bounds += [] if case.losses is None else [_bound_by_path(case, bottleneck, share)]
         return "; ".join(filter(None, [*bounds, *_bound_overlap(case, bottleneck, share)])), ["critical_path"]
     if bottleneck.unknown:
         return f"unknown: {bottleneck.unknown}", ["what_if"]
     if not gains and not tried:
         return "nothing measurable: no change that was tried saves more than the steps vary by", ["what_if"]
-    if tried:
-        known = max((one.share for one in tried if one.remedy.address(bottleneck)), default=0.0)
+    own = [each for each in tried if each.remedy.address(bottleneck)]
+    if own:
+        known = max(one.share for one in own)
         gains = [each for each in gains[:1] if each.only in IF_BOUND and each.share > known + _SAME]
-    first, *others = [*_list_remedies(tried), *_list_changes(case, bottleneck, gains, share)]
+    elif tried:
+        gains = gains[:1]
+    changes = list(_list_changes(case, bottleneck, gains, share))
+    first, *others = [*_list_remedies(tried), *changes] if own else [*changes, *_list_remedies(tried)]
     often = " a step" if numbers.steps else " in all"
-    whole = f"{often} ({format_percent((tried or gains)[0].share, 1)}{_name_whole(case)})"
+    of_first = gains[0].share if gains and not own else tried[0].share
+    whole = f"{often} ({format_percent(of_first, 1)}{_name_whole(case)})"
     parts = [whole.join(first), *map("".join, others)]
     parts += _bound_overlap(case, bottleneck, share, gains[0] if gains else None)
     if bottleneck.needs_host:
+        known = max((each.share for each in tried if "host_ns" in each.remedy.against), default=0.0)
         hosts = [each for each in numbers.scenarios if each.only == HOST_BOUND and each not in gains]
+        hosts = [each for each in hosts if each.share > known or not known]
         parts += [_bound_host(each) for each in hosts]
     return "; ".join(parts), ["what_if"]
 
@@ -129,6 +136,10 @@ def _list_changes(
 
 def _bound_by(ns: int, *, is_bound: bool) -> str:
     return f"{'at most' if is_bound else 'about'} {format_time(ns)}"
+
+
+def _name_bound(tried: Tried) -> str:
+    return "at most" if tried.remedy.is_bound else "about"
 
 
 def _bound_by_path(case: Case, bottleneck: Bottleneck, share: float | None) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from nsys2prv_ng.summary.answer.case import (
     HALF,
     HOST_BOUND,
@@ -92,10 +90,11 @@ def reads_back(case: Case) -> bool:
 
     If another range or call without its host time saves more, hosts do that work after they have read.
     """
-    idle = _measure_idle_after(case, case.summary.readbacks)
+    is_known = case.summary.what_if is not None
+    idle = sum(each.idle_ns if is_known else each.lost_ns for each in case.readbacks)
     if case.losses is None or idle <= HALF * case.losses.host_ns:
         return False
-    if case.summary.what_if is None:
+    if not is_known:
         return True
     saved = next((each for each in case.scenarios if each.only == NO_READBACKS and is_worth(each)), None)
     others = [each.saving_ns for each in case.changes if keeps_kernels(each.changes[0])]
@@ -103,22 +102,14 @@ def reads_back(case: Case) -> bool:
     return saved is not None and is_enough and saved.saving_ns >= max(others, default=0)
 
 
-def _measure_idle_after(case: Case, readbacks: Sequence[ReadbackNumbers]) -> int:
-    """Return for how long GPUs are idle at most (ns) because hosts waited in some read-backs.
-
-    That is no longer than hosts wait: what they do afterwards takes its time in any case.
-    """
-    return min(sum(each.idle_ns for each in readbacks), sum(each.wait_ns for each in readbacks))
-
-
 def list_reads(case: Case) -> list[ReadbackNumbers]:
     """Return the read-backs in which hosts copy to themselves, or only synchronise."""
-    return [each for each in case.summary.readbacks if each.reads or not each.operation]
+    return [each for each in case.readbacks if each.reads or not each.operation]
 
 
 def measure_idle_by_reads(case: Case) -> int:
     """Return for how long GPUs are idle at most (ns) because hosts wait for copies to them, or only synchronise."""
-    return 0 if find_small_reads(case) is not None else _measure_idle_after(case, list_reads(case))
+    return 0 if find_small_reads(case) is not None else sum(each.lost_ns for each in list_reads(case))
 
 
 def find_small_reads(case: Case) -> MemoryOperationNumbers | None:
@@ -135,14 +126,14 @@ def find_small_reads(case: Case) -> MemoryOperationNumbers | None:
 def breaks_graphs(case: Case) -> bool:
     """Return whether torch.compile made kernels, hosts read values several times a step, and GPUs idle after that."""
     compiled = any(kernel.name.startswith(FUSED) for kernel in case.summary.kernels)
-    reads = [each for each in case.summary.readbacks if each.reads]
+    reads = [each for each in case.readbacks if each.reads]
     is_much = sum(each.idle_ns for each in reads) >= LEAST * case.gpu_ns > 0
     return compiled and is_much and _are_often(case, sum(each.count for each in reads))
 
 
 def _are_often(case: Case, count: int) -> bool:
     """Return whether something happens several times in each step of each rank."""
-    return count >= _OFTEN * max(case.counted_steps, 1) * case.summary.users[1]
+    return count >= _OFTEN * case.counted_steps * case.summary.users[1] > 0
 
 
 def launches(case: Case) -> bool:

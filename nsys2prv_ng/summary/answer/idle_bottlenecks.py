@@ -130,7 +130,7 @@ HOST_PREPARES = _refine_host(
     host_causes.PREPARING,
     title="Host-bound, preparing data on the main thread",
     rule="host-bound, and a third of it in code outside calls, or in calls that read, before copies from the host",
-    hint="keep data on the GPU, or prepare the next meanwhile (a thread; DataLoader(num_workers=4, pin_memory=True))",
+    hint="keep data on the GPU, or prepare the next meanwhile (PyTorch: DataLoader(num_workers=4, pin_memory=True))",
 )
 READBACKS = refine(
     HOST,
@@ -138,7 +138,7 @@ READBACKS = refine(
     key="read-backs",
     title="Host-bound by read-backs",
     rule="host-bound, GPUs are idle after the host waited for them for most of that time, and half of it or more would "
-    "be saved if it did not wait",
+    "be saved if it did not wait, and no range or call saves more",
     sentence="GPUs idle {share} of {whole} because the host launches late, mostly after it waited for them{waits}",
     places=where_on_hosts.find_readbacks,
     hint="keep values on the GPU: read every k-th step, copy with non_blocking=True, no .item() or print in the loop",

@@ -78,8 +78,8 @@ class Tried(ValueClass):
 
 
 _HOST, _COMPUTE, _COPYING = ("host_ns",), ("compute_ns",), ("memory_ns",)
-_VALIDATES = re.compile(rf"(?i)(?<![a-z])(?:eval|valid)|{OTHER_WORK}")
-"""Names of kinds of steps that validate, or may."""
+_VALIDATES = re.compile(r"(?i)(?<![a-z])(?:eval|valid)")
+"""Names of kinds of steps that validate."""
 
 
 def _reads_values(case: Case) -> bool:
@@ -96,10 +96,15 @@ def _remove(cause: HostCause, variant: Bottleneck, key: str, clause: str) -> Rem
         clause=clause,
         hint=variant.hint,
         against=_HOST,
-        applies=lambda case: cause in host_rules.list_host_causes(case),
+        applies=lambda case: host_rules.find_host_cause(case) == cause,
         measure_idle=lambda case: case.host_causes[cause].ns,
         cause=cause,
     )
+
+
+def _measure_host(case: Case) -> int:
+    """Return how long (ns, over all GPUs) GPUs waited for hosts."""
+    return 0 if case.losses is None else case.losses.host_ns
 
 
 def _measure_idle_kind(kind: StepKind | None) -> int:
@@ -182,7 +187,7 @@ REMEDIES = (
     Remedy(
         key="one-batch",
         clause="with one batch or graph for kernels that repeat",
-        hint="process repeated items in one batch; if each needs the one before, torch.cuda.graph of one repetition",
+        hint="process repeated items in one batch; if each needs the one before, a CUDA graph of one repetition",
         against=_HOST + _COMPUTE,
         changes=(Change(what.REPEATS, OTHERS),),
     ),
@@ -234,6 +239,14 @@ REMEDIES = (
         measure_idle=lambda case: _measure_idle_kind(case.other_kind),
     ),
     Remedy(
+        key="cheaper-validation",
+        clause="with less work between steps",
+        hint="see what runs between steps; validate in larger batches, keep metrics on the GPU, or do it less often",
+        against=_HOST,
+        applies=lambda case: case.other_kind is not None and case.other_kind.name == OTHER_WORK,
+        measure_idle=lambda case: _measure_idle_kind(case.other_kind),
+    ),
+    Remedy(
         key="decode-graphs",
         clause="with CUDA graphs for decode steps",
         hint="capture decode steps in CUDA graphs, one for each batch size (enforce_eager=False, cuda_graph_config)",
@@ -247,7 +260,7 @@ REMEDIES = (
         hint="let fewer threads launch more at once: batch their requests, a process for each, CUDA graphs",
         against=_HOST,
         applies=host_rules.waits_for_gil,
-        measure_idle=lambda case: case.gpu_ns,
+        measure_idle=_measure_host,
         is_bound=True,
     ),
     Remedy(
@@ -256,7 +269,7 @@ REMEDIES = (
         hint="compile without breaks: fullgraph=True names each (or TORCH_LOGS=graph_breaks); no .item() within",
         against=_HOST,
         applies=host_rules.breaks_graphs,
-        measure_idle=lambda case: case.gpu_ns,
+        measure_idle=_measure_host,
         is_bound=True,
     ),
     Remedy(
@@ -296,21 +309,23 @@ def list_remedies(case: Case, bottleneck: Bottleneck) -> list[Tried]:
 
 
 def _try(case: Case, remedy: Remedy) -> list[Tried]:
-    """Return what a remedy saves; [] if it does not apply, or saves nothing measurable: bounds, what two runs vary by.
+    """Return what a remedy saves; [] if it does not apply, or saves no more than two runs of a program differ by.
 
-    Idle time counts as far as GPUs were idle for hosts in the time that is judged, if it is that of the steps.
+    Of the idle time that it may remove, what GPUs were idle for in the time that is judged counts. What causes much of
+    it is worth a word even if the steps vary.
     """
     if remedy.applies is not None and not remedy.applies(case):
         return []
     scenario = next((each for each in case.scenarios if each.changes == remedy.changes), None)
     if scenario is not None and scenario.connected:
-        least = CLEAR * case.noise_ns if remedy.is_bound else 0
-        is_clear = is_worth(scenario) and scenario.saving_ns >= least
+        is_clear = is_worth(scenario) and (scenario.saving_ns >= CLEAR * case.noise_ns or not remedy.is_bound)
         return [Tried(remedy, scenario.share, scenario.saving_ns, is_replayed=True)] if is_clear else []
-    is_known = bool(case.counted_steps) or case.summary.steps is None
-    if remedy.measure_idle is None or case.losses is None or not case.gpu_ns or not is_known:
+    if remedy.measure_idle is None or case.losses is None or not case.gpu_ns or not case.covers_window:
         return []
     most = sum(getattr(case.losses, name) for name in remedy.against)
     share, numbers = min(remedy.measure_idle(case), most) / case.gpu_ns, case.summary.what_if
-    saving_ns = None if numbers is None else round(share * numbers.step_ns)
-    return [Tried(remedy, share, saving_ns, is_replayed=False)]
+    if numbers is None:
+        return [Tried(remedy, share, None, is_replayed=False)]
+    saving_ns = round(share * numbers.step_ns)
+    is_clear = remedy.cause is not None or saving_ns >= CLEAR * case.noise_ns
+    return [Tried(remedy, share, saving_ns, is_replayed=False)] if is_clear else []

@@ -59,8 +59,8 @@ def _describe_causes(case: Case, whole: int, share: float) -> str:
             [(range_, ns)] = sum_by_key((part.range, part.ns) for part in time.parts).most_common(1)
             is_told = range_ and not is_step(range_, step) and ns > HALF * time.ns
             inside = f", in {quote_name(range_)}" if is_told else ""
-            words = cause.words.replace("gaps", f"{time.gaps:,} gaps") if cause == LOADING else cause.words
-            texts.append(f"; {format_percent(round(time.ns * share), whole)} {words}{inside}")
+            often = f" ({time.gaps:,} of them)" if cause == LOADING else ""
+            texts.append(f"; {format_percent(round(time.ns * share), whole)} {cause.words}{often}{inside}")
     return "".join(texts)
 
 
@@ -72,10 +72,10 @@ def find_gil(case: Case) -> Found:
 
 
 def find_readbacks(case: Case) -> Found:
-    """Return the calls in which hosts wait for GPUs, after which these are idle."""
-    readbacks = case.summary.readbacks
+    """Return the calls in which hosts wait for GPUs, after which these are idle; for how long, if no replay knows."""
+    readbacks = case.readbacks
     places = [Place(kind="call", name=each.call, ns=each.idle_ns) for each in readbacks[:MOST_PLACES]]
-    return places, describe_readbacks(readbacks, *_name_step(case), case.gpu_ns)
+    return places, describe_readbacks(readbacks, *_name_step(case), 0 if case.summary.what_if else case.gpu_ns)
 
 
 def describe_idle(case: Case, *, is_tried: bool) -> str:
@@ -86,7 +86,9 @@ def describe_idle(case: Case, *, is_tried: bool) -> str:
         size = format_bytes(small.bytes / small.count)
         return f"another thread reads {small.count / parts:.3g} values{step}, of {size} each"
     is_much = host_rules.measure_idle_by_reads(case) >= LEAST * case.gpu_ns > 0
-    return describe_readbacks(host_rules.list_reads(case), parts, step, case.gpu_ns) if is_much or is_tried else ""
+    if not (is_much or is_tried):
+        return ""
+    return describe_readbacks(host_rules.list_reads(case), parts, step, 0 if is_tried else case.gpu_ns)
 
 
 def _name_step(case: Case) -> tuple[int, str]:

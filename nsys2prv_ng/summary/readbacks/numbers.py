@@ -26,6 +26,11 @@ class ReadbackNumbers(ValueClass, kw_only=True):
     """How long GPUs were idle that ran dry during these calls, until the thread had launched the next operation."""
 
     @property
+    def lost_ns(self) -> int:
+        """How long GPUs were idle for the waits, at most: what hosts did afterwards takes its time in any case."""
+        return min(self.idle_ns, self.wait_ns)
+
+    @property
     def reads(self) -> bool:
         """Whether data were copied to the host."""
         return self.operation == "Memcpy device to host"

@@ -12,7 +12,7 @@ from nsys2prv_ng.text.grid import Bytes, Column, Count, Grid, Name, Ns
 from nsys2prv_ng.text.names import NO_RANGE, describe_place, quote_name
 
 _LEAST_IDLE = 0.01
-"""Least share of idle time that is worth a word: a choice."""
+"""Least share of idle time that is worth a word. A choice: less is not what limits a job."""
 
 
 def tabulate_readbacks(readbacks: Sequence[ReadbackNumbers], steps: int) -> Grid:
@@ -48,9 +48,8 @@ def describe_readbacks(readbacks: Sequence[ReadbackNumbers], parts: int, step: s
     """Return what GPUs are idle after longest: how many, which call and copy, from which range; "" without any.
 
     `parts`: what counts are divided by, the steps of all ranks; `step`: what these are, as " a step"; `gpu_ns`: the
-    time of all GPUs. Calls in a range that causes most of it are described alone, and their times with those of all
-    other reads. What hosts do after they have waited takes its time in any case, so that GPUs are idle for a wait no
-    longer than it takes.
+    time of all GPUs, or 0 if it is known what they would gain. Calls in a range that causes most of it are described
+    alone, and their times with those of all others.
     """
     idle = sum_by_key(((row.call, row.operation, row.memory), row.idle_ns) for row in readbacks)
     if not idle.total():
@@ -65,13 +64,10 @@ def describe_readbacks(readbacks: Sequence[ReadbackNumbers], parts: int, step: s
     noun = f"read-back{many}{step} of {size}" if rows[0].reads else f"wait{many}{step}"
     noun += f" for copies of {size} from the host" if operation and not rows[0].reads else ""
     how = ", ".join(filter(None, [quote_name(call), memory.lower()]))
-    alike = [row for row in readbacks if row.reads] if rows[0].reads else rows
-    more = sum(row.count for row in alike) - count
+    more = sum(row.count for row in readbacks) - count
     others = f", and {format_number(more / parts, 3)} other{'' if more == parts else 's'}" if more >= parts else ""
-    wait_ns = sum(row.wait_ns for row in alike)
+    wait_ns, lost_ns = sum(row.wait_ns for row in readbacks), sum(row.lost_ns for row in readbacks)
     text = f"{format_number(count / parts, 3)} {noun} ({how}){place}{others}"
     text += f": the host waits {format_time(wait_ns / parts)}{step}"
-    cost_ns = min(wait_ns, sum(row.idle_ns for row in alike))
-    if cost_ns < _LEAST_IDLE * gpu_ns:
-        return text
-    return f"{text}, for which GPUs idle {format_time(cost_ns / parts)} ({format_percent(cost_ns, gpu_ns)})"
+    is_known = lost_ns >= _LEAST_IDLE * gpu_ns > 0
+    return text + (f", for which GPUs idle {format_percent(lost_ns, gpu_ns)}" if is_known else "")

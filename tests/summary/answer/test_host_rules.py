@@ -35,11 +35,12 @@ def copy(end: str, count: int, size: int = 8) -> MemoryOperationNumbers:
 
 
 @pytest.mark.parametrize(
-    ("there", "back", "answer"),
-    [(20, 20, True), (20, 18, True), (20, 17, False), (19, 19, False)],  # twice a step and rank
+    ("there", "back", "size", "answer"),
+    [(20, 20, 8, True), (20, 18, 8, True), (20, 17, 8, False), (19, 19, 8, False), (20, 20, 7, False)],
 )
-def test_arrays_go_to_and_fro(there: int, back: int, answer: bool) -> None:
-    copies = [copy("host to device", there), copy("device to host", back)]
+def test_arrays_go_to_and_fro(there: int, back: int, size: int, answer: bool) -> None:
+    """As many copies and bytes come back as go, twice a step and rank."""
+    copies = [copy("host to device", there), copy("device to host", back, size)]
     assert host_rules.copies_to_and_fro(make_case(memory_operations=copies)) == answer
     sends = MpiNumbers(call="MPI_Send", count=1, total_ns=1, max_ns=1, sent_bytes=1, received_bytes=None, rated_ns=1)
     assert not host_rules.copies_to_and_fro(make_case(memory_operations=copies, mpi=[sends]))
@@ -68,12 +69,20 @@ def test_graphs_break_where_compiled_code_reads_values(kernel: str, reads: Readb
 
 
 @pytest.mark.parametrize(
-    ("name", "answer"), [("eval", True), ("Validation", True), ("retrieval", False), ("other work", True)]
+    ("name", "answer"),
+    [
+        ("eval", ["with cheaper validation"]),
+        ("Validation", ["with cheaper validation"]),
+        ("retrieval", []),
+        ("other work", ["with less work between steps"]),
+    ],
 )
-def test_kinds_of_steps_that_validate(name: str, answer: bool) -> None:
-    [remedy] = [each for each in REMEDIES if each.key == "cheaper-validation"]
-    kind = cast(StepKind, SimpleNamespace(name=name))
-    assert remedy.applies is not None and remedy.applies(cast(Case, SimpleNamespace(other_kind=kind))) == answer
+def test_kinds_of_steps_that_validate(name: str, answer: list[str]) -> None:
+    case = cast(Case, SimpleNamespace(other_kind=cast(StepKind, SimpleNamespace(name=name))))
+    found = [
+        each.clause for each in REMEDIES if each.key == "cheaper-validation" and each.applies and each.applies(case)
+    ]
+    assert found == answer
 
 
 def test_work_after_a_wait_is_no_read_back(shared_reports: Path, unpacked: Unpacked) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -24,9 +25,17 @@ from nsys2prv_ng.summary.ranges.numbers import RangeNode
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.waits.numbers import Bandwidth, MpiNumbers, MpiWaits, NcclNumbers
 from nsys2prv_ng.summary.waits.words import DEVICE, LAUNCH
-from tests.summary.made_summary import STEPS_NS, make_losses, make_rank, make_summary, make_waits, set_steps
+from tests.summary import made_summary
+from tests.summary.made_summary import STEPS_NS, make_losses, make_rank, make_waits, set_steps
 from tests.summary.made_waits import cost_of
 from tests.summary.test_what_if import find, try_change
+
+
+def make_summary(*arguments: Any, **options: Any) -> JobSummary:
+    """Return a summary whose numbers cover its steps, if it has any."""
+    job = made_summary.make_summary(*arguments, **options)
+    return replace(job, windows_ns=[STEPS_NS]) if job.steps is not None else job
+
 
 MS = 10**6
 MIXED = make_losses(compute=40, waiting=19, moving=22, host=19)

@@ -23,7 +23,7 @@ from tests.conftest import Unpacked
 from tests.report_sets import find_set, list_sets, sets
 from tests.report_truth import Report
 from tests.summary.made import IN_STEPS, summarize_reports
-from tests.summary.made_summary import MS, STEPS, make_losses, make_summary, set_steps
+from tests.summary.made_summary import MS, STEPS, STEPS_NS, make_losses, make_summary, set_steps
 from tests.summary.test_tables import make_gpu
 
 LOSSES = make_losses(compute=40, host=60)
@@ -106,7 +106,8 @@ def test_calls_of_the_usual_steps_do_not_explain_slow_ones(slow_ns: int, says: s
         replace(step, losses=replace(LOSSES, host_ns=slow_ns if step.number == 3 else 50))
         for step in summary.efficiency.steps
     ]
-    verdict = answer(replace(summary, efficiency=replace(summary.efficiency, steps=steps)))
+    summary = replace(summary, windows_ns=[STEPS_NS], efficiency=replace(summary.efficiency, steps=steps))
+    verdict = answer(summary)
     [text] = [line.text for line in verdict.statements if line.label == "WHERE"]
     assert ("hosts" in text) == bool(says) and text.endswith(says)
 
