@@ -23,7 +23,7 @@ from nsys2prv_ng.report.diagnostics import Message, warn_of_mixed_graphs
 from nsys2prv_ng.report.export_all import export_each
 from nsys2prv_ng.report.files import get_report_size, needs_export
 from nsys2prv_ng.report.metadata import PID_MASK, Metadata
-from nsys2prv_ng.runtime.parallel import Work
+from nsys2prv_ng.runtime.processes import Work
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.text.formatting import count_noun
 

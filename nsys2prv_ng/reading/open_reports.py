@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -16,7 +16,8 @@ from nsys2prv_ng.records.store import FolderStore, LocalStore, Store
 from nsys2prv_ng.report.export_all import locate_exports
 from nsys2prv_ng.report.files import get_export_size, get_report_size, refuse_missing, refuse_no_reports, refuse_twice
 from nsys2prv_ng.runtime.limits import Resources
-from nsys2prv_ng.runtime.parallel import Engine, LocalEngine, Work
+from nsys2prv_ng.runtime.parallel import Engine, LocalEngine
+from nsys2prv_ng.runtime.processes import Work
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES, WITH_EVIDENCE
 from nsys2prv_ng.sources.shared.source import Source
@@ -152,9 +153,9 @@ def _read_here(
     exports = locate_exports(reports, folder, progress, resources.jobs, errors, resources.folder)
     sizes = {export: get_export_size(export) for export in exports}
     exports.sort(key=sizes.__getitem__, reverse=True)  # so that no large report is read alone at the end
-    workers = resources.count_processes(list(sizes.values()))
+    workers = resources.count_workers(sizes.values())
     evidence = choose_evidence(options, reports=len(exports))
-    with LocalStore(resources.folder or folder, resources.memory, workers + 1 if workers > 1 else 1) as store:
+    with LocalStore(resources.folder or folder, resources.memory) as store:
 
         def read_one(index: int, tick: Callable[[int], object]) -> ReadReport | ReportError:
             try:
@@ -165,18 +166,20 @@ def _read_here(
                 return error
 
         work, title = Work(len(exports), read_one), f"reading {count_noun(len(exports), 'report')}"
-        with progress.step(title, len(exports) * len(sources), "source") as step:
-            # Each process reads on its own shelf, starting with shelf 1.
-            answers = read_each(work, workers, step.update, lambda number: store.use_shelf(number + 1), meanwhile)
+        readers = min(workers, len(exports))
+        with (
+            progress.step(title, len(exports) * len(sources), "source") as step,
+            store.lend_shelves(readers) if readers > 1 else nullcontext(lambda _: None) as take_shelf,
+        ):
+            answers = read_each(work, readers, step.update, take_shelf, meanwhile)
         if errors is not None:
             answered = zip(exports, answers, strict=True)
             errors.update({path: answer for path, answer in answered if isinstance(answer, ReportError)})
         read = [answer for answer in answers if isinstance(answer, ReadReport)]
         refuse_no_reports(read, errors)
         read = order_reports(read, progress)
-        yield OpenedReports(
-            read, store, LocalEngine(workers, cores=resources.jobs), report_skipped(errors or {}, progress), options
-        )
+        engine = LocalEngine(workers, resources.jobs, sum(sizes.values()), store.lend_shelves)
+        yield OpenedReports(read, store, engine, report_skipped(errors or {}, progress), options)
 
 
 @contextmanager
@@ -200,12 +203,14 @@ def _open_shards(
             yield OpenedReports(read, store, options.engine, [], options, is_all=True)
         return
     resources = options.resources
-    workers = resources.count_processes([get_report_size(shards) // len(manifests)] * len(manifests))
+    size = get_report_size(shards)
+    workers = resources.count_workers([size // len(manifests)])
     with (
         closing(FolderStore(shards)) as kept,
         LocalStore(resources.folder or folder, resources.memory, read_from=kept) as local,
     ):
-        yield OpenedReports(read, local, LocalEngine(workers), [], options, is_all=True)
+        engine = LocalEngine(workers, resources.jobs, size, local.lend_shelves)
+        yield OpenedReports(read, local, engine, [], options, is_all=True)
 
 
 def _write_shards(

@@ -30,7 +30,8 @@ from nsys2prv_ng.report.formats import get_report_name
 from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
 from nsys2prv_ng.runtime.machine_code import load_numba
-from nsys2prv_ng.runtime.parallel import Engine, Work, run_in_processes
+from nsys2prv_ng.runtime.parallel import Engine
+from nsys2prv_ng.runtime.processes import Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.cuda.cuda_api import warn_of_lost_kernels
 from nsys2prv_ng.sources.registry import SOURCES

@@ -24,7 +24,7 @@ from nsys2prv_ng.report.export_all import locate_exports
 from nsys2prv_ng.report.files import get_report_size
 from nsys2prv_ng.report.formats import get_report_name
 from nsys2prv_ng.runtime.files import lock_beside, open_input, remove_abandoned, resolve_links
-from nsys2prv_ng.runtime.parallel import Work
+from nsys2prv_ng.runtime.processes import Work
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import DERIVED, SOURCES, WITH_EVIDENCE
 from nsys2prv_ng.sources.shared.source import Result, Source

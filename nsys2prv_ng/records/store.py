@@ -23,6 +23,7 @@ import numpy.typing as npt
 from nsys2prv_ng.arrays.types import ByteArray
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.runtime.files import hold, open_input
+from nsys2prv_ng.runtime.limits import allow_more_files
 
 Array = npt.NDArray[Any]
 
@@ -113,16 +114,16 @@ class Store(ABC):
 class LocalStore(Store):
     """Columns of a job on one machine: in memory up to a limit, then in nameless files. A context manager.
 
-    A process that was forked from the process that made the store puts columns on its own shelf; every process can get
-    all columns. Neither the memory nor the files have a name: the columns are gone when the
+    A process that was forked from the process that made the store puts columns on a shelf that it was lent; every
+    process can get all columns. Neither the memory nor the files have a name: the columns are gone when the
     processes have ended, whatever ended them.
     """
 
-    def __init__(self, folder: Path, memory: int, shelves: int = 1, read_from: FolderStore | None = None) -> None:
-        """Open the memory and the files.
+    def __init__(self, folder: Path, memory: int, read_from: FolderStore | None = None) -> None:
+        """Open the memory and the file of this process.
 
-        `memory`: bytes to keep before a file in `folder` is used. `shelves`: one for each process that puts columns.
-        `read_from`: the store of shelves with names. Raises TranslationError if no file can be made in `folder`.
+        `memory`: bytes to keep before a file in `folder` is used. `read_from`: the store of shelves with names. Raises
+        TranslationError if no file can be made in `folder`.
         """
         super().__init__()
         self.folder = folder
@@ -131,13 +132,11 @@ class LocalStore(Store):
         self.shelf = 0  # of this process
         self._owner = os.getpid()
         self._ends = {False: 0, True: 0}
-        with _report_errors(folder), ExitStack() as opened:
-            self._disk = [opened.enter_context(tempfile.TemporaryFile(dir=folder, buffering=0)) for _ in range(shelves)]
-            # Only Linux has memory that processes share by its descriptor; elsewhere all columns go to the file.
-            create = getattr(os, "memfd_create", None)
-            files = (os.fdopen(create("events"), "r+b", 0) for _ in range(shelves)) if create else ()
-            self._memory = list(map(opened.enter_context, files))
-            self._opened = opened.pop_all()
+        self._lent: set[int] = {0}
+        self._disk: list[IO[bytes]] = []
+        self._memory: list[IO[bytes]] = []
+        self._opened = ExitStack()
+        self._make_shelves(1)
 
     def __enter__(self) -> LocalStore:
         return self
@@ -146,11 +145,37 @@ class LocalStore(Store):
         self._opened.close()
         self._unmap()
 
-    def use_shelf(self, shelf: int) -> None:
-        """Put columns of this process, which was forked from the process that made the store, on a shelf from now on.
+    @contextmanager
+    def lend_shelves(self, count: int) -> Iterator[Callable[[int], None]]:
+        """Yield a function that processes, forked in the context, call with their numbers (below `count`) to put
+        columns.
 
-        Columns stay that a process that has ended put on the shelf.
+        What a process puts that has no shelf of its own, or was forked by such a process, is refused.
         """
+        if os.getpid() != self._owner:
+            yield lambda _: None
+            return
+        lent = [shelf for shelf in range(count + len(self._lent)) if shelf not in self._lent][:count]
+        self._make_shelves(lent[-1] + 1)
+        self._lent.update(lent)
+        try:
+            yield lambda number: self._use_shelf(lent[number])
+        finally:
+            self._lent.difference_update(lent)
+
+    def _make_shelves(self, count: int) -> None:
+        # Only Linux has memory that processes share by its descriptor; elsewhere all columns go to the file.
+        create = getattr(os, "memfd_create", None)
+        with _report_errors(self.folder), ExitStack() as opened:
+            new = range(len(self._disk), count)
+            disk = [opened.enter_context(tempfile.TemporaryFile(dir=self.folder, buffering=0)) for _ in new]
+            files = (os.fdopen(create("events"), "r+b", 0) for _ in new) if create else ()
+            self._memory += map(opened.enter_context, files)
+            self._disk += disk
+            self._opened.push(opened.pop_all())
+
+    def _use_shelf(self, shelf: int) -> None:
+        """Put columns of this process on a shelf. Those stay that a process that has ended put there."""
         self.shelf, self._owner = shelf, os.getpid()
         self._ends = {disk: os.fstat(self._get_descriptor(Slot(shelf, disk, 0))).st_size for disk in self._ends}
 
@@ -365,19 +390,11 @@ def _map(descriptor: int, slot: Slot, mapped: dict[tuple[int | str, bool], _Mapp
 
 
 def _allow_more_files(error: Exception) -> bool:
-    """Return whether an error was a lack of file descriptors, and allow this process more of them.
+    """Return whether an error was a lack of file descriptors, and this process is allowed more of them now.
 
     Each map needs a descriptor (Python copies it), and a job has thousands of shards.
     """
-    if not isinstance(error, OSError) or error.errno != errno.EMFILE:
-        return False
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == hard:
-        return False
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return True
+    return isinstance(error, OSError) and error.errno == errno.EMFILE and allow_more_files()
 
 
 def _view(column: Array) -> memoryview:

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from nsys2prv_ng.errors import TranslationError, UsageError
-from nsys2prv_ng.runtime.parallel import Failure, LocalEngine, make_failure
+from nsys2prv_ng.runtime.parallel import LocalEngine
+from nsys2prv_ng.runtime.processes import Failure, make_failure
 
 Item = TypeVar("Item")
 T = TypeVar("T")

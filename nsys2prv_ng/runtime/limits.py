@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
@@ -45,6 +45,16 @@ def give_back_freed_memory() -> None:
     """Let glibc return freed memory to the system. Call it where much was freed and what follows needs less."""
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def allow_more_files() -> bool:
+    """Let this process open as many files as it may; return whether these are more than before."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return soft != hard
 
 
 class _NoPandas:
@@ -127,7 +137,7 @@ class Resources(ValueClass):
         """The number of blocks to format or compress at once."""
         return min(self.jobs, _MOST_THREADS)
 
-    def count_processes(self, export_sizes: Sequence[int]) -> int:
-        """Return the number of reports (of these sizes in bytes) to read at once without exceeding the memory."""
-        largest = max(export_sizes, default=0)
-        return max(1, min(self.jobs, len(export_sizes), self.memory // max(1, _TO_READ * largest)))
+    def count_workers(self, sizes: Collection[int]) -> int:
+        """Return the number of reports, of which the largest of these sizes (bytes), that fit into the memory at once;
+        at most `jobs`, and at least 1."""
+        return max(1, min(self.jobs, self.memory // max(1, _TO_READ * max(sizes, default=0))))

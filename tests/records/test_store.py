@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.records import store as stores
 from nsys2prv_ng.records.store import FolderStore, LocalStore, Slot, load_columns, store_columns
-from nsys2prv_ng.runtime.parallel import Work, run_in_processes
+from nsys2prv_ng.runtime.processes import Work, run_in_processes
 
 COLUMNS = st.lists(st.tuples(st.sampled_from([np.int8, np.int32, np.int64]), st.integers(0, 300)), max_size=6)
 
@@ -90,8 +90,9 @@ def test_other_processes(tmp_path, memory):
     def put(index, tick):
         return store.put([np.full(index + 1, index, np.int64)])
 
-    with LocalStore(tmp_path, memory, shelves=4) as store:
-        slots = run_in_processes(Work(20, put), 3, lambda n: None, lambda number: store.use_shelf(number + 1))
+    with LocalStore(tmp_path, memory) as store:
+        with store.lend_shelves(3) as take_shelf:
+            slots = run_in_processes(Work(20, put), 3, lambda n: None, take_shelf)
         for index, slot in enumerate(slots):
             (back,) = got(store, slot, [np.zeros(index + 1, np.int64)])
             np.testing.assert_array_equal(back, index)
@@ -126,8 +127,12 @@ def test_limit_of_open_files(tmp_path):
     opened = len(list(Path("/proc/self/fd").iterdir()))
     resource.setrlimit(resource.RLIMIT_NOFILE, (opened + 20, before[1]))
     try:
-        with pytest.raises(TranslationError, match=r"^too many open files.*see jobs"):
-            LocalStore(tmp_path, 0, shelves=200)
+        with (
+            pytest.raises(TranslationError, match=r"^too many open files.*see jobs"),
+            LocalStore(tmp_path, 0) as store,
+            store.lend_shelves(200),
+        ):
+            pass
         assert len(list(Path("/proc/self/fd").iterdir())) == opened
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
@@ -139,11 +144,50 @@ def test_a_shelf_goes_on_where_a_process_left_it(tmp_path):
     def put(index, tick):
         return store.put([np.full(3, index, np.int64)])
 
-    with LocalStore(tmp_path, 10**6, shelves=2) as store:
-        first = run_in_processes(Work(2, put), 1, lambda n: None, lambda number: store.use_shelf(1))
-        second = run_in_processes(Work(2, put), 1, lambda n: None, lambda number: store.use_shelf(1))
-        for index, slot in enumerate([*first, *second]):
+    with LocalStore(tmp_path, 10**6) as store:
+        slots = []
+        for _ in range(2):
+            with store.lend_shelves(1) as take_shelf:
+                slots += run_in_processes(Work(2, put), 1, lambda n: None, take_shelf)
+        for index, slot in enumerate(slots):
+            assert slot.shelf == 1
             np.testing.assert_array_equal(got(store, slot, [np.zeros(3, np.int64)])[0], index % 2)
+
+
+def test_processes_of_two_contexts_share_no_shelf(tmp_path):
+    """Neither do they share that of the process that made the store."""
+
+    def put(index, tick):
+        return store.put([np.full(5, os.getpid(), np.int64)])
+
+    with LocalStore(tmp_path, 10**6) as store, store.lend_shelves(2) as first, store.lend_shelves(2) as second:
+        slots = [slot for take in (first, second) for slot in run_in_processes(Work(4, put), 2, lambda n: None, take)]
+    assert {slot.shelf for slot in slots[:4]} <= {1, 2} and {slot.shelf for slot in slots[4:]} <= {3, 4}
+
+
+def test_a_process_without_a_shelf_lends_none(tmp_path):
+    """As one that works beside the process that made the store, and starts others."""
+
+    def put(index, tick):
+        return store.put([np.zeros(5, np.int64)])
+
+    def start_another(index, tick):
+        with store.lend_shelves(1) as take_shelf:
+            return yield_one(take_shelf)
+
+    def yield_one(take_shelf):
+        process = os.fork()
+        if not process:
+            take_shelf(0)
+            try:
+                put(0, None)
+            except AssertionError:
+                os._exit(7)
+            os._exit(0)
+        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+    with LocalStore(tmp_path, 10**6) as store:
+        assert run_in_processes(Work(1, start_another), 1, lambda n: None, lambda n: None) == [7]
 
 
 # ---- folders ---------------------------------------------------------------------------------------------------------

@@ -31,15 +31,15 @@ def test_memory_is_at_most_a_quarter_of_the_machine():
 @pytest.mark.parametrize(
     ("jobs", "memory", "sizes", "processes"),
     [
-        (8, 10**12, [100, 5, 7], 3),
+        (8, 10**12, [100, 5, 7], 8),
         (2, 10**12, [100] * 9, 2),
         (8, 100, [100] * 9, 1),
-        (8, 10**12, [0], 1),
+        (8, 10**12, [0], 8),
         (1, 10**12, [100] * 9, 1),
     ],
 )
-def test_processes(jobs, memory, sizes, processes):
-    assert Resources(jobs, memory).count_processes(sizes) == processes
+def test_workers(jobs, memory, sizes, processes):
+    assert Resources(jobs, memory).count_workers(sizes) == processes
 
 
 def test_threads_are_as_many_as_jobs_up_to_a_limit():
@@ -47,7 +47,7 @@ def test_threads_are_as_many_as_jobs_up_to_a_limit():
 
 
 def test_fewer_processes_where_reading_would_not_fit():
-    few, many = (Resources(64, 2**31).count_processes([size] * 64) for size in (2**28, 2**20))
+    few, many = (Resources(64, 2**31).count_workers([size] * 64) for size in (2**28, 2**20))
     assert 1 <= few < 8 and many == 64
 
 
