@@ -35,6 +35,7 @@ class TraceOutput:
         self._temporary: dict[str, Path] = {}
         self._files: dict[str, FileIO] = {}
         self._force = force
+        self.header_size = 0
         check_writable(path, list(reversed(self._final.values())), force=force)  # the typed file first
 
     def __enter__(self) -> TraceOutput:
@@ -50,14 +51,19 @@ class TraceOutput:
         """Write the first lines of the .prv."""
         text = header.encode()
         for part in compress(text) if self.compressed else [text]:
-            self.write_prv(part)
+            self.header_size = self.write_prv(part, self.header_size)
 
-    def write_prv(self, data: bytes | memoryview) -> None:
-        """Append to the .prv: gzip members if it is a .prv.gz, else text."""
+    def write_prv(self, data: bytes | memoryview, at: int) -> int:
+        """Write gzip members if it is a .prv.gz, else text, from a byte of the .prv; return the byte after them.
+
+        Threads and forked processes may do so at the same time.
+        """
         view = memoryview(data).cast("B")
         with _report_errors(self.path):
             while view:
-                view = view[self._files["prv"].write(view) :]
+                done = os.pwrite(self._files["prv"].fileno(), view, at)
+                view, at = view[done:], at + done
+        return at
 
     @property
     def temporary(self) -> Path:
@@ -67,10 +73,9 @@ class TraceOutput:
     def reserve(self, sizes: Sequence[int]) -> list[int]:
         """Make room in the .prv for further parts of these sizes (bytes), which others write; return their
         positions."""
-        prv = self._files["prv"]
-        places = list(accumulate(sizes, initial=prv.tell()))
+        places = list(accumulate(sizes, initial=self.header_size))
         with _report_errors(self.path):
-            prv.truncate(places[-1])
+            self._files["prv"].truncate(places[-1])
         return places[:-1]
 
     def write_text(self, suffix: str, text: str) -> None:

@@ -23,10 +23,6 @@ from nsys2prv_ng.runtime.jit import compiled, search
 _MOST_RUNS = 32
 """Most runs in a group: all of them are read before memory is given back."""
 
-_TO_FIND, _TO_COPY = 4 << 21, 7 << 21
-"""Most bytes of a mapped file that come into memory to find the records of a run, and to copy its columns: Linux may
-load 2 MB around each page, at four places and in seven columns."""
-
 _TRUSTED = -1, -1
 """Stands for the numbers of places and of types if all ids are known to be below them."""
 
@@ -105,7 +101,6 @@ def gather_records(groups: Sequence[RunGroup], store: Store, rows: int, low: int
         runs = group[1:8]
         views = _view_as(np.int32, file), _view_as(np.int64, file)
         _find(views, runs, low, high, found)
-        store.release(group.shelf, _TO_FIND * group.at.size)
         # The compiled loops trust these numbers, which come from the file.
         if (found[:, 2] < 0).any() or (found[:, 3] < found[:, 2]).any() or (found[:, 3] > group.words).any():
             raise rec.make_damage_error(group.shelf.shelf)
@@ -115,7 +110,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, rows: int, low: int
     gathered = Records.make_empty(records, words)
     record = word = 0
     for group, (views_of_all, runs, found) in zip(groups, located, strict=True):
-        begin, begin_word = record, word
+        begin = record
         limits_of_ids = _TRUSTED
         if group.shelf.is_named:
             maps = group.resolved_by
@@ -123,7 +118,7 @@ def gather_records(groups: Sequence[RunGroup], store: Store, rows: int, low: int
         record, word = _copy(views_of_all, runs, found, gathered.columns, record, word, limits_of_ids)
         if record < 0:
             raise rec.make_damage_error(group.shelf.shelf)
-        store.release(group.shelf, _TO_COPY * group.at.size + count_bytes(record - begin, word - begin_word, 8))
+        store.release()
         if group.resolved_by is not None and record > begin:
             gathered.first[record] = word
             try:

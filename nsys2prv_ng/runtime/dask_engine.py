@@ -166,6 +166,9 @@ class DaskEngine:
     def share(self) -> DaskEngine:
         return self
 
+    def limit(self, workers: int) -> DaskEngine:
+        return self
+
     def _wait_for(self, future: Any) -> Any:
         """Return the result of a future. Raises TranslationError if there is no worker for too long."""
         from distributed import TimeoutError as NotYet

@@ -15,10 +15,6 @@ from nsys2prv_ng.value_class import ValueClass
 _TO_READ = 8
 """Bytes of memory needed to read one byte of an export: 2 to 3 if most are numbers, more for texts."""
 
-_MOST_THREADS = 16
-"""Most threads that format: they keep up with any disk, and their blocks take memory."""
-
-
 _KEPT_FREE = 1 << 30
 """Bytes of freed memory that the C library keeps at the end of its heap; it always keeps free memory below the end."""
 
@@ -131,11 +127,6 @@ class Resources(ValueClass):
     """Memory for reading, then for the events that are kept until all reports are read."""
     folder: Path | None = None
     """None for the folder of the trace: on many compute nodes the temporary folder is small or in memory."""
-
-    @property
-    def threads(self) -> int:
-        """The number of blocks to format or compress at once."""
-        return min(self.jobs, _MOST_THREADS)
 
     def count_workers(self, sizes: Collection[int]) -> int:
         """Return the number of reports, of which the largest of these sizes (bytes), that fit into the memory at once;

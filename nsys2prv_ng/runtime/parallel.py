@@ -81,6 +81,9 @@ class Engine(Protocol):
     def share(self) -> Engine:
         """Return an engine with half of the workers, for work that is done beside other work."""
 
+    def limit(self, workers: int) -> Engine:
+        """Return an engine with at most this number of workers here, for pieces that take much memory."""
+
 
 _FEWEST, _LEAST = 16, 150 << 20
 """Fewest pieces, or least bytes of reports, for each process: it starts within 0.1 s, and loads compiled functions."""
@@ -119,7 +122,10 @@ class LocalEngine(ValueClass):
         return run_beside(do) if self._may_fork() else nullcontext(do)
 
     def share(self) -> LocalEngine:
-        return replace(self, workers=max(1, self.workers // 2))
+        return self.limit(self.workers // 2)
+
+    def limit(self, workers: int) -> LocalEngine:
+        return replace(self, workers=max(1, min(self.workers, workers)))
 
     def _run_here(self, do: Callable[[Item], T], items: Sequence[Item]) -> Iterator[T]:
         return run_in_threads(do, items, 1 if _is_worker() else max(1, min(self.workers, len(items))))

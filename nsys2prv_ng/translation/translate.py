@@ -6,6 +6,7 @@ Slices are written one after the other, or as parts that many machines write.
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import secrets
 import time
@@ -22,7 +23,7 @@ from nsys2prv_ng.paraver.output import TraceOutput, refuse_in_the_way
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.files import open_atomically, resolve_links, write_atomically
 from nsys2prv_ng.runtime.limits import Resources, give_back_freed_memory
-from nsys2prv_ng.runtime.parallel import Engine, run_in_threads
+from nsys2prv_ng.runtime.parallel import Engine
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.translation.plan_trace import TracePlan, TranslationPlan, plan_trace
 from nsys2prv_ng.translation.result import TranslationResult
@@ -124,6 +125,15 @@ _COPIED = 1 << 24
 _PARTS_PER_WORKER = 4
 """Parts for each worker: enough that no worker waits long for the last part."""
 
+_MOST_IN_PART = 1 << 19
+"""Records of a part that is held until the size of those before it is known, and bytes of their text."""
+
+_TEXT_BYTES = 64
+"""Bytes of the text of a record, mostly."""
+
+_LOOK = 0.0005
+"""Seconds to wait before looking again whether the place of a part is known."""
+
 
 class Part(NamedTuple):
     """Consecutive slices in a file of their own: bytes of their text before compression, and of the file."""
@@ -138,31 +148,31 @@ def write_slices(
     """Write all slices to the .prv; return the number of bytes of their text.
 
     If the workers of the engine share a folder, each worker writes slices into parts there and then copies parts to
-    their places in the .prv. Otherwise the slices are written one after the other as they are made.
+    their places in the .prv. Otherwise each writes parts to their places, as soon as it knows what comes before them.
     """
-    with progress.step(f"writing {trace.path}", int(slices.records.sum()), "record") as step:
+    records = int(slices.records.sum())
+    with progress.step(f"writing {trace.path}", records, "record") as step:
         if engine.folder is None:
-            threads = max(1, min(resources.threads, resources.memory // max(1, slices.memory)))
-            texts = run_in_threads(lambda number: make_slice(slices, number, store), range(len(slices)), threads)
-            size = 0
-            for text, count in zip(texts, slices.records.tolist(), strict=True):
-                for piece in text.parts:
-                    trace.write_prv(piece)
-                size += text.size
-                step.update(count)
-            return size
-        ends, folder = split_slices(slices, _PARTS_PER_WORKER * engine.workers), engine.folder
+            engine = engine.limit(resources.memory // (slices.memory + _TEXT_BYTES * _MOST_IN_PART))
+        parts_in_all = max(_PARTS_PER_WORKER * engine.workers, records // _MOST_IN_PART)
+        ends, folder = split_slices(slices, parts_in_all), engine.folder
         numbers = range(len(ends) - 1)
         run = secrets.token_hex(4)  # parts that other runs left or still write there do not have it
-        paths = [folder / f"part{number:05}-{run}.prv" for number in numbers]
+        paths = [] if folder is None else [folder / f"part{number:05}-{run}.prv" for number in numbers]
+        places = _Places(trace.header_size, len(numbers))
 
         def write(number: int) -> Part:
-            return write_part(slices, ends[number], ends[number + 1], store, paths[number])
+            chosen = range(ends[number], ends[number + 1])
+            if folder is None:
+                return write_in_place(trace, places, number, slices, chosen, store)
+            return write_part(slices, chosen, store, paths[number])
 
         parts = []
         for number, part in zip(numbers, engine.map(write, numbers), strict=True):
             parts.append(part)
             step.update(int(slices.records[ends[number] : ends[number + 1]].sum()))
+        if folder is None:
+            return sum(part.text_size for part in parts)
         offsets = trace.reserve([part.size for part in parts])
         target = trace.temporary.absolute()
         for _ in engine.map(lambda number: place_part(paths[number], target, offsets[number]), numbers):
@@ -180,11 +190,68 @@ def split_slices(slices: Slices, parts: int) -> list[int]:
     return [limit for limit in limits if limit <= len(slices)]
 
 
-def write_part(slices: Slices, low: int, high: int, store: Store, path: Path) -> Part:
-    """Write slices low .. high - 1 into a file, which appears complete or not at all."""
+class _Places:
+    """Where the parts of a file begin that threads or forked processes make at the same time: one after the other.
+
+    Memory that they share has the first byte of each part; 0 if it is not known yet, and -1 if it never will be.
+    """
+
+    def __init__(self, begin: int, parts: int) -> None:
+        self._begins = np.frombuffer(mmap.mmap(-1, 8 * (parts + 1)), np.int64)
+        self._begins[0] = begin
+
+    def find(self, part: int) -> int:
+        """Return where a part begins; 0 if that is not known."""
+        return max(0, int(self._begins[part]))
+
+    def wait_for(self, part: int) -> int:
+        """Return where a part begins, as soon as those before it have ends. Raises TranslationError if one failed."""
+        while not (begin := int(self._begins[part])):
+            time.sleep(_LOOK)  # a lock would stay locked if the system ended a process
+        if begin < 0:
+            raise TranslationError("what comes before it could not be written")
+        return begin
+
+    def set_end(self, part: int, end: int) -> None:
+        self._begins[part + 1] = end
+
+
+def write_in_place(
+    trace: TraceOutput, places: _Places, part: int, slices: Slices, chosen: Sequence[int], store: Store
+) -> Part:
+    """Write slices of a part to their place in the .prv; those after it wait until its size is known, or it fails."""
+    held: list[bytes] = []
+    text_size = at = size = 0
+    try:
+        for number in chosen:
+            text = make_slice(slices, number, store)
+            text_size += text.size
+            size += sum(len(piece) for piece in text.parts)
+            held += map(bytes, text.parts)  # without the room that was left behind the text
+            at = at or places.find(part)
+            if at:
+                at, held = _write_all(trace, held, at), []
+        begin = places.wait_for(part)
+    except BaseException:
+        places.set_end(part, -1)
+        raise
+    places.set_end(part, begin + size)
+    _write_all(trace, held, at or begin)
+    return Part(text_size, size)
+
+
+def _write_all(trace: TraceOutput, pieces: Sequence[bytes], at: int) -> int:
+    """Write pieces one after the other from a byte of the .prv; return the byte after them."""
+    for piece in pieces:
+        at = trace.write_prv(piece, at)
+    return at
+
+
+def write_part(slices: Slices, chosen: Sequence[int], store: Store, path: Path) -> Part:
+    """Write slices into a file, which appears complete or not at all."""
     text_size = 0
     with open_atomically(path) as file:
-        for number in range(low, high):
+        for number in chosen:
             text = make_slice(slices, number, store)
             text_size += text.size
             for piece in text.parts:

@@ -22,7 +22,7 @@ def write(path, *, force=False, body=b"records\n"):
         trace.write_text("row", "rows\n")
         trace.write_header("header\n")
         for part in compress(body) if path.suffix == ".gz" else [body]:
-            trace.write_prv(part)
+            trace.write_prv(part, trace.header_size)
 
 
 def names(folder):
@@ -48,14 +48,14 @@ def test_a_failure_leaves_what_was_there(tmp_path):
     write(tmp_path / "a.prv")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(RuntimeError), TraceOutput(tmp_path / "a.prv", force=True) as trace:
-        trace.write_prv(b"half")
+        trace.write_prv(b"half", 0)
         raise RuntimeError
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_nothing_is_under_the_final_names_while_it_is_written(tmp_path):
     with TraceOutput(tmp_path / "a.prv", force=False) as trace:
-        trace.write_prv(b"x" * 10**6)
+        trace.write_prv(b"x" * 10**6, 0)
         assert not {"a.prv", "a.pcf", "a.row"} & set(names(tmp_path))
     assert names(tmp_path) == ["a.pcf", "a.prv", "a.row"]
 
@@ -253,5 +253,5 @@ def test_the_header_of_a_compressed_trace_is_a_member_of_its_own(tmp_path):
             trace.write_text(suffix, "")
         trace.write_header("#Paraver\n")
         for member in compress(b"1:1\n"):
-            trace.write_prv(member)
+            trace.write_prv(member, trace.header_size)
     assert list_members((tmp_path / "a.prv.gz").read_bytes()) == [b"#Paraver\n", b"1:1\n"]

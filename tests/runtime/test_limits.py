@@ -42,10 +42,6 @@ def test_workers(jobs, memory, sizes, processes):
     assert Resources(jobs, memory).count_workers(sizes) == processes
 
 
-def test_threads_are_as_many_as_jobs_up_to_a_limit():
-    assert [Resources(jobs, 10**9).threads for jobs in (1, 2, 16, 10**5)] == [1, 2, 16, 16]
-
-
 def test_fewer_processes_where_reading_would_not_fit():
     few, many = (Resources(64, 2**31).count_workers([size] * 64) for size in (2**28, 2**20))
     assert 1 <= few < 8 and many == 64
