@@ -81,42 +81,62 @@ def allow_pandas() -> None:
     _NoPandas.is_on = False  # the finder stays: another thread may be going through the list
 
 
-def count_usable_cores() -> int:
-    """Return the number of cores that this process may use: in a Slurm step, the cores of the step."""
+_GROUPS, _MOUNTED = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+"""Where Linux lists the control groups of a process, and where they are."""
+
+
+def count_usable_cores(groups: Path = _GROUPS, mounted: Path = _MOUNTED) -> int:
+    """Return the number of cores that this process may use.
+
+    This is the least of those that it may run on, those whose time its control groups (a job, a container) may use, and
+    those that Slurm was asked for per task.
+    """
     affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    limits = [len(affinity(0)) if affinity else os.cpu_count() or 1]
+    for group in list_control_groups("cpu", groups, mounted):
+        times = _read_numbers(group / "cpu.max") or [
+            *_read_numbers(group / "cpu.cfs_quota_us"),
+            *_read_numbers(group / "cpu.cfs_period_us"),
+        ]
+        if len(times) == 2 and min(times) > 0:
+            limits.append(-(-times[0] // times[1]))
+    asked = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    return max(1, min([*limits, int(asked)] if asked.isdecimal() else limits))
 
 
-def get_default_memory() -> int:
+def get_default_memory(groups: Path = _GROUPS, mounted: Path = _MOUNTED) -> int:
     """Return a quarter of the memory (bytes) of the machine or of its control group (a job, a container)."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for file in list_control_group_limits():
-        try:
-            limits.append(int(file.read_text()))
-        except (OSError, ValueError):  # missing, or "max"
-            continue
+    for group in list_control_groups("memory", groups, mounted):
+        limits += [*_read_numbers(group / "memory.max"), *_read_numbers(group / "memory.limit_in_bytes")]
     return min(limits) // 4
 
 
-def list_control_group_limits(
-    groups: Path = Path("/proc/self/cgroup"), mounted: Path = Path("/sys/fs/cgroup")
-) -> list[Path]:
-    """Return the files that may contain a memory limit: for this process's control group and all groups around it."""
+def _read_numbers(file: Path) -> list[int]:
+    """Return the numbers in a file; none if it is missing, or has other words, such as "max"."""
+    try:
+        return [int(word) for word in file.read_text().split()]
+    except (OSError, ValueError):
+        return []
+
+
+def list_control_groups(controller: str, groups: Path, mounted: Path) -> list[Path]:
+    """Return the folders that may have limits of a controller: this process's control group and all groups around it.
+
+    Version 1 of control groups has a tree for each controller, version 2 has one for all.
+    """
     try:
         lines = groups.read_text().splitlines()
     except OSError:
         return []
-    files = []
+    folders = []
     for line in lines:
         _, controllers, name = line.split(":", 2)
-        root, limit = mounted, "memory.max"
-        if "memory" in controllers.split(","):
-            root, limit = root / "memory", "memory.limit_in_bytes"
-        elif controllers:
-            continue
-        group = root / name.lstrip("/")
-        files += [folder / limit for folder in (group, *group.parents) if folder.is_relative_to(root)]
-    return files
+        if not controllers or controller in controllers.split(","):
+            root = mounted / controller if controllers else mounted
+            group = root / name.lstrip("/")
+            folders += [folder for folder in (group, *group.parents) if folder.is_relative_to(root)]
+    return folders
 
 
 class Resources(ValueClass):

@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory, list_control_group_limits
+from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory, list_control_groups
 
 
-def test_cores_are_those_of_the_step():
+def test_cores_are_those_of_the_step(monkeypatch):
+    monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
     allowed = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(allowed)})
         assert count_usable_cores() == 1
     finally:
         os.sched_setaffinity(0, allowed)
-    assert count_usable_cores() == len(allowed)
+    assert 1 <= count_usable_cores() <= len(allowed)
 
 
 def test_memory_is_at_most_a_quarter_of_the_machine():
@@ -48,22 +49,68 @@ def test_fewer_processes_where_reading_would_not_fit():
 
 
 @pytest.mark.parametrize(
-    ("text", "files"),
+    ("text", "folders"),
     [
         ("0::/slurm/job_7/step_0\n", ["slurm/job_7/step_0", "slurm/job_7", "slurm", "."]),
         ("12:cpu:/a\n4:memory:/slurm/job_7\n0::/\n", ["memory/slurm/job_7", "memory/slurm", "memory", "."]),
     ],
 )
-def test_control_groups(tmp_path, text, files):
-    """Version 2 and 1 of Linux's control groups: the files of the group and of all around it, and no others."""
+def test_control_groups(tmp_path, text, folders):
+    """Version 2 and 1 of Linux's control groups: the group and all around it, and no others."""
     (tmp_path / "groups").write_text(text)
-    found = list_control_group_limits(tmp_path / "groups", tmp_path / "mounted")
-    assert [file.parent for file in found] == [tmp_path / "mounted" / name for name in files]
-    assert {file.name for file in found} <= {"memory.max", "memory.limit_in_bytes"}
+    found = list_control_groups("memory", tmp_path / "groups", tmp_path / "mounted")
+    assert found == [tmp_path / "mounted" / name for name in folders]
 
 
 def test_no_control_groups(tmp_path):
-    assert list_control_group_limits(tmp_path / "nothing") == []
+    assert list_control_groups("cpu", tmp_path / "nothing", tmp_path) == []
+
+
+def write_groups(folder, lines, files):
+    (folder / "groups").write_text(lines)
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder / "groups", folder
+
+
+V1 = "5:cpu,cpuacct:/job/step\n3:memory:/job\n0::/\n"
+V2 = "0::/job/step\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "files", "cores"),
+    [
+        (V2, {}, 64),
+        (V2, {"job/step/cpu.max": "max 100000\n", "job/cpu.max": "400000 100000\n"}, 4),
+        (V2, {"job/step/cpu.max": "250000 100000\n", "job/cpu.max": "400000 100000\n"}, 3),
+        (V2, {"cpu.max": "50000 100000\n"}, 1),
+        (V2, {"job/cpu.max": "9900000 100000\n"}, 64),
+        (V2, {"job/cpu.max": "0 100000\n", "cpu.max": "200000\n"}, 64),
+        (V1, {"cpu/job/cpu.cfs_quota_us": "200000\n", "cpu/job/cpu.cfs_period_us": "100000\n"}, 2),
+        (V1, {"cpu/job/cpu.cfs_quota_us": "-1\n", "cpu/job/cpu.cfs_period_us": "100000\n"}, 64),
+        (V1, {"memory/job/cpu.cfs_quota_us": "200000\n", "memory/job/cpu.cfs_period_us": "100000\n"}, 64),
+    ],
+)
+def test_cores_are_those_of_the_control_group(tmp_path, monkeypatch, lines, files, cores):
+    """A part of a core counts as one, since a process that waits for its share loses nothing."""
+    monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
+    assert count_usable_cores(*write_groups(tmp_path, lines, files)) == cores
+
+
+@pytest.mark.parametrize(("asked", "cores"), [("3", 3), ("9", 8), ("0", 1), ("", 8), ("4(x2)", 8), ("-1", 8)])
+def test_cores_are_those_that_slurm_was_asked_for(tmp_path, monkeypatch, asked, cores):
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", asked)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    assert count_usable_cores(tmp_path / "no groups", tmp_path) == cores
+
+
+@pytest.mark.parametrize(
+    ("lines", "files"), [(V2, {"job/memory.max": "8000\n"}), (V1, {"memory/job/memory.limit_in_bytes": "8000\n"})]
+)
+def test_memory_is_a_quarter_of_that_of_the_control_group(tmp_path, lines, files):
+    assert get_default_memory(*write_groups(tmp_path, lines, files)) == 2000
 
 
 FAULTS = """
