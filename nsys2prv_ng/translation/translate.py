@@ -227,10 +227,11 @@ def write_in_place(
             text = make_slice(slices, number, store)
             text_size += text.size
             size += sum(len(piece) for piece in text.parts)
-            held += map(bytes, text.parts)  # without the room that was left behind the text
             at = at or places.find(part)
             if at:
-                at, held = _write_all(trace, held, at), []
+                at, held = _write_all(trace, [*held, *text.parts], at), []
+            else:
+                held += map(bytes, text.parts)  # without the room that was left behind the text
         begin = places.wait_for(part)
     except BaseException:
         places.set_end(part, -1)
@@ -240,7 +241,7 @@ def write_in_place(
     return Part(text_size, size)
 
 
-def _write_all(trace: TraceOutput, pieces: Sequence[bytes], at: int) -> int:
+def _write_all(trace: TraceOutput, pieces: Sequence[bytes | memoryview], at: int) -> int:
     """Write pieces one after the other from a byte of the .prv; return the byte after them."""
     for piece in pieces:
         at = trace.write_prv(piece, at)
