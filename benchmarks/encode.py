@@ -25,7 +25,7 @@ from nsys2prv_ng.clock.domains import assign_nodes
 from nsys2prv_ng.objects.tree import ReportPlaces, build_tree
 from nsys2prv_ng.paraver.encode import RowNumbers, encode
 from nsys2prv_ng.paraver.labels import Numbering
-from nsys2prv_ng.reading.read_reports import read_report
+from nsys2prv_ng.reading.read_report import read_report
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Pair, Records
 from nsys2prv_ng.records.gather import PlacedRun, gather_records, group_runs

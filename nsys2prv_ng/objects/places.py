@@ -154,6 +154,19 @@ class Places:
         """Return the ids of parts of the node."""
         return np.array([self._register(part) for part in parts], np.int64)
 
+    def add(self, other: Places) -> IntArray:
+        """Add the places of a part of the report, as if its events had been read here; return the id of each here."""
+        known = len(self.all)
+        ids = np.array([self._register(place) for place in other.all], np.int64)
+        called = {place for number, place in enumerate(ids.tolist()) if number not in other.only_observed}
+        observed = ids[sorted(other.only_observed)]
+        self.only_observed = (self.only_observed - called) | set(observed[observed >= known].tolist())
+        self.studied |= set(ids[sorted(other.studied)].tolist())
+        self.called |= other.called
+        self.application |= other.application
+        self.instrumented |= other.instrumented
+        return ids
+
     def has_idle_threads(self) -> bool:
         """Return whether a thread is known to have made only operating-system calls."""
         idle = (number for number, place in enumerate(self.all) if isinstance(place, Thread))

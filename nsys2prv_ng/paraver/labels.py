@@ -75,6 +75,31 @@ class Labels:
         ids = self.names.setdefault(space, {})
         return np.array([ids.setdefault(name, len(ids) + 1) for name in names], np.int64)
 
+    def add(self, other: Labels) -> tuple[IntArray, IntArray, IntArray]:
+        """Add the types and names of a part of the report; return the maps from its ids, as `Numbering.maps` does."""
+        handles = [self.handle(event_type) for event_type in other.types]
+        self._declared |= other._declared
+        ids = {space: self.name_ids(space, names) for space, names in other.names.items()}
+        return _join_tables(other, handles, ids)
+
+
+def _join_tables(
+    labels: Labels, numbers: Sequence[int], ids: Mapping[str, Iterable[int]]
+) -> tuple[IntArray, IntArray, IntArray]:
+    """Return (number of each handle, start of each handle's table of ids or -1, the tables).
+
+    `ids`: an id for each name of a namespace, in the order of the local ids of names. Entry 0 of a table is 0.
+    """
+    starts = np.full(len(labels.types), -1, np.int64)
+    tables: list[int] = [0]
+    start_of_space: dict[str, int] = {}
+    for handle, space in enumerate(event_type.names for event_type in labels.types):
+        if space and space not in start_of_space:
+            start_of_space[space] = len(tables)
+            tables += [0, *ids.get(space, ())]
+        starts[handle] = start_of_space.get(space, -1)
+    return np.array(numbers, np.int64), starts, np.array(tables, np.int64)
+
 
 class Value(NamedTuple):
     """Number and label of a name in the trace."""
@@ -139,23 +164,9 @@ class Numbering:
 
         The tables map the local name ids of a report to the ids of the trace; entry 0 is 0.
         """
-        numbers = np.array([self.number(t) for t in labels.types], np.int64)
-        starts = np.full(len(labels.types), -1, np.int64)
-        tables: list[IntArray] = []
-        start_of_space: dict[str, int] = {}
-        length = 0
-        for handle, event_type in enumerate(labels.types):
-            space = event_type.names
-            if not space:
-                continue
-            if space not in start_of_space:
-                values = self.values.get(space, {})
-                table = np.array([0, *(values[name].number for name in labels.names.get(space, {}))], np.int64)
-                start_of_space[space] = length
-                tables.append(table)
-                length += table.size
-            starts[handle] = start_of_space[space]
-        return numbers, starts, np.concatenate(tables) if tables else np.zeros(0, np.int64)
+        spaces = {t.names for t in labels.types} - {""}
+        ids = {s: [self.values[s][name].number for name in labels.names.get(s, {})] for s in spaces}
+        return _join_tables(labels, list(map(self.number, labels.types)), ids)
 
 
 def _dense_values(names: Sequence[str], kept: Mapping[str, int]) -> dict[str, Value]:

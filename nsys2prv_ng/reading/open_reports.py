@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import field, replace
 from pathlib import Path
 
 from nsys2prv_ng.clock.alignment import uses_collectives
 from nsys2prv_ng.errors import ReportError, UsageError
 from nsys2prv_ng.reading.accounts import SkippedReport
-from nsys2prv_ng.reading.read_reports import ReadReport, order_reports, read_each, read_report
+from nsys2prv_ng.reading.read_report import NO_HELPERS, Helpers, read_report
+from nsys2prv_ng.reading.read_reports import ReadReport, order_reports, read_each
 from nsys2prv_ng.reading.shards import WhatToRead, find_shards, load_shards, write_shard
 from nsys2prv_ng.records.store import FolderStore, LocalStore, Store
 from nsys2prv_ng.report.export_all import locate_exports
@@ -19,13 +20,16 @@ from nsys2prv_ng.runtime.limits import Resources
 from nsys2prv_ng.runtime.parallel import Engine, LocalEngine
 from nsys2prv_ng.runtime.processes import Work
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources.registry import DERIVED, SOURCES, WITH_EVIDENCE
+from nsys2prv_ng.sources.registry import APART, DERIVED, SOURCES, WITH_EVIDENCE
 from nsys2prv_ng.sources.shared.source import Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.value_class import ValueClass
 
 Window = tuple[int | None, int | None]
+
+_LARGE = 100 << 20
+"""Least bytes of a report that several processes read: to start one takes as long as to read 20 MB."""
 
 
 class Selection(ValueClass, frozen=True):
@@ -153,31 +157,43 @@ def _read_here(
     exports = locate_exports(reports, folder, progress, resources.jobs, errors, resources.folder)
     sizes = {export: get_export_size(export) for export in exports}
     exports.sort(key=sizes.__getitem__, reverse=True)  # so that no large report is read alone at the end
-    workers = resources.count_workers(sizes.values())
     evidence = choose_evidence(options, reports=len(exports))
+    readers = resources.count_readers(list(sizes.values()))
+    largest = max(sizes.values(), default=0)
+    for_each = min(resources.jobs // readers - 1, len(APART)) if largest >= _LARGE else 0
+    helpers = [NO_HELPERS]
     with LocalStore(resources.folder or folder, resources.memory) as store:
 
         def read_one(index: int, tick: Callable[[int], object]) -> ReadReport | ReportError:
             try:
-                return read_report(exports[index], sources, options.source_options, store, tick, evidence)
+                return read_report(exports[index], sources, options.source_options, store, tick, evidence, helpers[0])
             except ReportError as error:
                 if errors is None:
                     raise
                 return error
 
         work, title = Work(len(exports), read_one), f"reading {count_noun(len(exports), 'report')}"
-        readers = min(workers, len(exports))
         with (
             progress.step(title, len(exports) * len(sources), "source") as step,
-            store.lend_shelves(readers) if readers > 1 else nullcontext(lambda _: None) as take_shelf,
+            store.lend_shelves(readers * (1 + for_each)) as take_shelf,
         ):
-            answers = read_each(work, readers, step.update, take_shelf, meanwhile)
+
+            def choose_helpers(reader: int) -> None:
+                helpers[0] = Helpers(for_each, lambda number: take_shelf(readers + for_each * reader + number))
+
+            def start(reader: int) -> None:
+                take_shelf(reader)
+                choose_helpers(reader)
+
+            choose_helpers(0)
+            answers = read_each(work, readers, step.update, start, meanwhile)
         if errors is not None:
             answered = zip(exports, answers, strict=True)
             errors.update({path: answer for path, answer in answered if isinstance(answer, ReportError)})
         read = [answer for answer in answers if isinstance(answer, ReadReport)]
         refuse_no_reports(read, errors)
         read = order_reports(read, progress)
+        workers = resources.count_workers(largest)
         engine = LocalEngine(workers, resources.jobs, sum(sizes.values()), store.lend_shelves)
         yield OpenedReports(read, store, engine, report_skipped(errors or {}, progress), options)
 
@@ -204,7 +220,7 @@ def _open_shards(
         return
     resources = options.resources
     size = get_report_size(shards)
-    workers = resources.count_workers([size // len(manifests)])
+    workers = resources.count_workers(size // len(manifests))
     with (
         closing(FolderStore(shards)) as kept,
         LocalStore(resources.folder or folder, resources.memory, read_from=kept) as local,

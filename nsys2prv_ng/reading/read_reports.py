@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,33 +12,24 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.clock.applying import ClockMap
-from nsys2prv_ng.errors import ReportError
-from nsys2prv_ng.objects.places import Places, Thread
+from nsys2prv_ng.objects.places import Places
 from nsys2prv_ng.operations.parts import Evidence
 from nsys2prv_ng.paraver.event_types import STATES
 from nsys2prv_ng.paraver.labels import Labels
 from nsys2prv_ng.reading.accounts import ReportAccount
-from nsys2prv_ng.reading.unread_tables import warn_of_unread_work
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.clip import retime_records
 from nsys2prv_ng.records.columns import Records, shift_times
 from nsys2prv_ng.records.runs import Run, load_records, store_records
 from nsys2prv_ng.records.store import Store, StoredColumns, load_columns, store_columns
-from nsys2prv_ng.report.database import NULL, Columns, Database, Table, open_database
-from nsys2prv_ng.report.diagnostics import Diagnostics, read_diagnostics
+from nsys2prv_ng.report.diagnostics import Diagnostics
 from nsys2prv_ng.report.formats import get_report_name
-from nsys2prv_ng.report.metadata import Metadata, Strings, read_metadata
-from nsys2prv_ng.runtime.limits import give_back_freed_memory
+from nsys2prv_ng.report.metadata import Metadata
 from nsys2prv_ng.runtime.machine_code import load_numba
 from nsys2prv_ng.runtime.parallel import Engine
 from nsys2prv_ng.runtime.processes import Work, run_in_processes
 from nsys2prv_ng.runtime.progress import Progress
-from nsys2prv_ng.sources.cuda.cuda_api import warn_of_lost_kernels
-from nsys2prv_ng.sources.registry import SOURCES
-from nsys2prv_ng.sources.shared.reasons import IMPOSSIBLE, NO_ROW, OTHER_PROGRAM
-from nsys2prv_ng.sources.shared.report_reader import ReportReader
-from nsys2prv_ng.sources.shared.source import EventRows, Result, Source, StateIntervals
-from nsys2prv_ng.sources.shared.source_options import SourceOptions
+from nsys2prv_ng.sources.shared.source import Result, StateIntervals
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.value_class import ValueClass
 
@@ -125,9 +116,6 @@ def load_states(states: StoredColumns | None, places: int, store: Store) -> Stat
 
 
 T = TypeVar("T")
-
-_LARGE = 16 << 20
-"""Bytes of records of a source that took so much memory that it is given back before the next source is read."""
 
 
 class _Report(ValueClass):
@@ -228,7 +216,7 @@ def read_each(
     work: Work[T],
     processes: int,
     tick: Callable[[int], object],
-    started: Callable[[int], None] = lambda _: None,
+    started: Callable[[int], object] = lambda _: None,
     meanwhile: Callable[[], object] = lambda: None,
 ) -> list[T]:
     """Return the results of all pieces of work, in order: in this process, or as `run_in_processes` does them.
@@ -239,7 +227,7 @@ def read_each(
     if processes <= 1:
         return [work.do(index, tick) for index in range(work.count)]
     load_numba()
-    return run_in_processes(work, processes, tick, started, meanwhile)
+    return run_in_processes(work, processes, tick, started, meanwhile, may_fork=True)
 
 
 def order_reports(read: list[ReadReport], progress: Progress) -> list[ReadReport]:
@@ -255,136 +243,6 @@ def order_reports(read: list[ReadReport], progress: Progress) -> list[ReadReport
     return read
 
 
-def read_report(
-    path: Path,
-    sources: Sequence[Source],
-    options: SourceOptions,
-    store: Store,
-    tick: Callable[[int], object],
-    evidence_sources: Sequence[Source],
-) -> ReadReport:
-    """Read an export and put its records into the store. `tick` is called with 1 for each source."""
-    with open_database(path) as database:
-        strings = Strings(database)
-        metadata = read_metadata(database, strings)
-        metadata.warnings += warn_of_unread_work(database)
-        reader = ReportReader(database, metadata, strings, {s.name: s.tables for s in sources}, options)
-        results = {}
-        for source in sources:
-            result = results[source.name] = source.read(reader)
-            spill_records(result, store, on_common_clock=False)
-            if result.join_columns:
-                result.stored_join_columns = store_columns(result.join_columns, store)
-                result.join_columns = []
-            if result.side_columns:
-                result.stored_side_columns = store_columns(result.side_columns, store)
-                result.side_columns = []
-            assert result.read == result.accounted, f"{source.name}: {result.read} read, {result.accounted} accounted"
-            if sum(run.size for run in result.runs) >= _LARGE:
-                give_back_freed_memory()
-            tick(1)
-        metadata.warnings += warn_of_lost_kernels(reader)
-        evidence = _collect_evidence(reader, results, evidence_sources)
-        if reader.places.only_observed or reader.places.has_idle_threads():
-            _note_other_calls(database, reader)
-        diagnostics = read_diagnostics(database)
-    metadata.warnings += _warn_of_impossible_times(results)
-    _drop_without_row(reader.places, results, store)
-    reader.labels.note_used(_find_used_handles(results))
-    states = spill_states([states for result in results.values() for states in result.states], store)
-    for result in results.values():
-        result.states = []
-    give_back_freed_memory()  # the next report may be a small one
-    return ReadReport(
-        path=path,
-        metadata=metadata,
-        places=reader.places,
-        labels=reader.labels,
-        results=results,
-        states=states,
-        diagnostics=diagnostics,
-        evidence=evidence,
-    )
-
-
 def make_sort_key(path: Path, metadata: Metadata) -> tuple[Any, ...]:
     """Return the sort key of a report: its content, then its name. It is the same for any kind of export."""
     return metadata.utc_of_zero or 0, metadata.host, get_report_name(path), str(path.parent), path.name
-
-
-def _collect_evidence(
-    reader: ReportReader, results: dict[str, Result], sources: Sequence[Source]
-) -> dict[str, Evidence]:
-    """Return the evidence of a report's clock by source, including sources that were not chosen."""
-    evidence = {}
-    for source in sources:
-        result = results.get(source.name)
-        if result is None:  # its places are not in the trace
-            result = source.read(reader.apart(source.name, source.tables))
-            parts = result.evidence.collectives
-            result.evidence.collectives = [part._replace(place=np.full(part.place.size, -1)) for part in parts]
-        evidence[source.name] = result.evidence
-        result.evidence = Evidence()
-    return evidence
-
-
-def _warn_of_impossible_times(results: dict[str, Result]) -> list[str]:
-    """Return a warning about events that were dropped because of their times, if there are any."""
-    counts = {name: sum(result.dropped.get(reason, 0) for reason in IMPOSSIBLE) for name, result in results.items()}
-    listed = ", ".join(f"{count:,} of {name}" for name, count in counts.items() if count)
-    why = "they end long after the capture, or start before their launch"
-    return [f"events with impossible times are dropped: {listed}; {why}"] if listed else []
-
-
-def _note_other_calls(database: Database, reader: ReportReader) -> None:
-    """Note threads whose calls are of sources that the user did not choose: observations of these threads are shown.
-
-    If nothing was observed, such calls make no task: they only decide which threads are idle.
-    """
-    shows_observed = bool(reader.places.only_observed)
-    others = (rows for source in SOURCES if source.name not in reader.chosen for rows in source.counted_tables)
-    for rows in others:
-        if not rows.process or rows.names is not None or rows.table not in database.tables:
-            continue
-
-        def find_callers(columns: Columns, rows: EventRows = rows) -> IntArray:
-            return np.unique(columns[rows.process][rows.make_task(columns)])
-
-        with suppress(ReportError):  # a source that was not chosen may be damaged
-            table = Table(rows.table, (), dict.fromkeys(rows.process_columns, NULL))
-            for threads in database.read_by_block(table, "", find_callers):
-                if shows_observed:
-                    reader.places.note_calls(threads, rows.application, rows.system_calls)
-                elif not rows.system_calls:
-                    reader.places.note_studied(threads)
-
-
-def _drop_without_row(places: Places, results: dict[str, Result], store: Store) -> None:
-    """Drop observations of threads that made no call: these threads have no row.
-
-    This is a part of reading because it may drop everything in a report, and because it moves the limits of the report.
-    Both must be final before any stage of the job uses them.
-    """
-    if not places.only_observed:
-        return
-    no_call, no_task = np.zeros((2, len(places.all)), np.bool_)
-    for number in places.only_observed:
-        thread = places.all[number]
-        assert isinstance(thread, Thread)
-        (no_call if thread.process in places.called else no_task)[number] = True
-    observed = np.array(sorted(places.only_observed), np.int64)
-    for result in results.values():
-        has_some = any(run.facts.has_events_on(observed) for run in result.runs)
-        with load_for_change(result, store) if has_some else nullcontext():
-            result.drop_places(no_task, OTHER_PROGRAM)
-            result.drop_places(no_call, NO_ROW)
-
-
-def _find_used_handles(results: dict[str, Result]) -> set[int]:
-    """Return the handles of the types of all events, including intervals that the end of the trace will close."""
-    used = {int(handle) for result in results.values() for run in result.runs for handle in run.facts.handles}
-    for result in results.values():
-        for unended in result.unended:
-            pairs = [np.unique(pair.handle).tolist() for pair in unended.opening]
-            used.update(*pairs, map(int, unended.closing))
-    return used

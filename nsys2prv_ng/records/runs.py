@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray,
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Records, refuse_damaged, unpack_tie_class
 from nsys2prv_ng.records.sorting import changes_nothing, gather_offsets, gather_words, sort_by_time
-from nsys2prv_ng.records.store import Array, Slot, Store
+from nsys2prv_ng.records.store import Array, LocalStore, Slot, Store
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.value_class import ValueClass
 
@@ -119,6 +120,22 @@ def load_records(run: Run, store: Store) -> Records:
     if run.slot.is_named:
         refuse_damaged(records, run.facts.place_first.size, run.slot.shelf)
     return records
+
+
+def change_ids(run: Run, maps: tuple[IntArray, IntArray, IntArray, IntArray], store: LocalStore) -> Run:
+    """Change the ids of stored events by `maps`, as `resolve_maps` does; return the run that they are then."""
+    place_of, handle_of, _, tables = maps
+    facts = run.facts
+    used = np.flatnonzero(facts.place_first <= facts.place_last)
+    limits = [np.full(int(place_of[used].max(initial=-1)) + 1, never, np.int64) for never in _NEVER]
+    for limit, old in zip(limits, (facts.place_first, facts.place_last), strict=True):
+        limit[place_of[used]] = old[used]
+    if any((ids != np.arange(ids.size)).any() for ids in maps[:2]) or tables.any():
+        records = load_records(run, store)
+        rec.resolve_maps(records.columns, 0, len(records), *maps)
+        store.overwrite(run.slot, _cut_into_pieces(records, run.width))
+    changed = facts._replace(place_first=limits[0], place_last=limits[1], handles=np.sort(handle_of[facts.handles]))
+    return replace(run, facts=changed)
 
 
 def load_times(run: Run, store: Store) -> IntArray:

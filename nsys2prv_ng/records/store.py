@@ -182,6 +182,11 @@ class LocalStore(Store):
             _write(self._get_descriptor(slot), pieces, at)
         return slot
 
+    def overwrite(self, slot: Slot, pieces: Iterable[Array]) -> None:
+        """Put pieces of columns in place of those in a slot, which are as long. Raises TranslationError."""
+        with _report_errors(self.folder):
+            _write(self._get_descriptor(slot), pieces, slot.at)
+
     def get(self, slot: Slot, columns: Sequence[Array]) -> None:
         if self.read_from is not None and slot.is_named:
             self.read_from.get(slot, columns)

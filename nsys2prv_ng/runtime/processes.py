@@ -63,8 +63,10 @@ def run_in_processes(
     work: Work[T],
     processes: int,
     tick: Callable[[int], object],
-    started: Callable[[int], None],
+    started: Callable[[int], object],
     meanwhile: Callable[[], object] = lambda: None,
+    *,
+    may_fork: bool = False,
 ) -> list[T]:
     """Return the results of all pieces, in order. Each process first calls `started` with its number, from 0.
 
@@ -72,9 +74,9 @@ def run_in_processes(
     first calls `meanwhile`, which must be short: no process gets its second piece before it ends. If the system
     ends a process, another process takes over its number and its piece of work, once for each piece. Raises the error
     of the first piece that fails, or TranslationError if the system ends its process again or cannot start one. No
-    process is left running, even if this one is killed.
+    process is left running, even if this one is killed. `may_fork`: the processes may start others.
     """
-    return list(yield_from_processes(work, processes, work.count, tick, started, meanwhile))
+    return list(yield_from_processes(work, processes, work.count, tick, started, meanwhile, may_fork=may_fork))
 
 
 def yield_from_processes(
@@ -84,9 +86,11 @@ def yield_from_processes(
     tick: Callable[[int], object],
     started: Callable[[int], object],
     meanwhile: Callable[[], object] = lambda: None,
+    *,
+    may_fork: bool = False,
 ) -> Iterator[T]:
     """Yield the results that `run_in_processes` returns: no piece begins more than `ahead` pieces too early."""
-    pool = _Pool(work, started)
+    pool = _Pool(work, started, may_fork=may_fork)
     try:
         for number in range(processes):
             pool.start(number)

@@ -31,6 +31,18 @@ GPU_OPERATIONS = tuple(source.name for source in _DERIVED_FROM)
 """Names of the sources of operations on GPUs."""
 
 
+APART = (
+    (gpu_metrics.SOURCE.name,),
+    tuple(
+        source.name
+        for source in (operating_system.OS_RUNTIME, operating_system.SYSTEM_CALLS, operating_system.SCHEDULING,
+                       operating_system.CPU_SAMPLES, operating_system.PROFILER_OVERHEAD)
+    ),
+)  # fmt: skip
+"""Names of sources, in groups, that share no events with others: they are read last, in any process. Of all that they
+return, only records, states and intervals without an end have ids of places and labels."""
+
+
 WITH_EVIDENCE = (nccl.SOURCE, mpi.SOURCE)
 """Sources with evidence on clocks: they are read for it even if the user did not select them."""
 

@@ -18,7 +18,8 @@ import pytest
 import nsys2prv_ng
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.runtime.dask_engine import DaskEngine
-from nsys2prv_ng.runtime.parallel import LocalEngine, WorkerError
+from nsys2prv_ng.runtime.parallel import LocalEngine
+from nsys2prv_ng.runtime.processes import WorkerError
 from tests.conftest import REPOSITORY, SAMPLES
 from tests.reading.test_shards import read_trace
 from tests.tiers import cases

@@ -32,19 +32,27 @@ def test_memory_is_at_most_a_quarter_of_the_machine():
 @pytest.mark.parametrize(
     ("jobs", "memory", "sizes", "processes"),
     [
-        (8, 10**12, [100, 5, 7], 8),
+        (8, 10**12, [100, 5, 7], 3),
         (2, 10**12, [100] * 9, 2),
         (8, 100, [100] * 9, 1),
-        (8, 10**12, [0], 8),
+        (8, 10**12, [0], 1),
+        (8, 10**12, [], 1),
         (1, 10**12, [100] * 9, 1),
     ],
 )
-def test_workers(jobs, memory, sizes, processes):
-    assert Resources(jobs, memory).count_workers(sizes) == processes
+def test_readers(jobs, memory, sizes, processes):
+    assert Resources(jobs, memory).count_readers(sizes) == processes
+
+
+@pytest.mark.parametrize(
+    ("jobs", "memory", "largest", "workers"), [(8, 10**12, 100, 8), (8, 700, 100, 3), (8, 10, 100, 1), (8, 10**9, 0, 8)]
+)
+def test_workers_do_not_depend_on_the_number_of_reports(jobs, memory, largest, workers):
+    assert Resources(jobs, memory).count_workers(largest) == workers
 
 
 def test_fewer_processes_where_reading_would_not_fit():
-    few, many = (Resources(64, 2**31).count_workers([size] * 64) for size in (2**28, 2**20))
+    few, many = (Resources(64, 2**31).count_readers([size] * 64) for size in (2**28, 2**20))
     assert 1 <= few < 8 and many == 64
 
 
