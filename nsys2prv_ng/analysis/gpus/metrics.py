@@ -109,7 +109,7 @@ MetricsByRow = dict[tuple[int, str, str], MetricSums]
 def measure_gpu_metrics(job: Job, parts: Sequence[PartsOfTime] = ()) -> list[MetricSums]:
     """Return the metrics whose values are in force for any time, ordered by row, name and unit.
 
-    `parts`: with names that differ. Each worker has the records of one report in memory.
+    `parts`: with names that differ. Each worker has the samples of one report in memory.
     """
 
     def measure(group: Sequence[_SampledReport]) -> MetricsByRow:
@@ -118,7 +118,7 @@ def measure_gpu_metrics(job: Job, parts: Sequence[PartsOfTime] = ()) -> list[Met
             add_samples(found, sampled, np.arange(len(sampled.types)), job.scope.measured, parts)
         return found
 
-    sums = {key: sums for found in job.engine.sum_up(measure, _group_sampled(job)) for key, sums in found.items()}
+    sums = {key: sums for found in job.engine.sum_up(measure, _split_sampled(job)) for key, sums in found.items()}
     return [sums[key] for key in sorted(sums) if sums[key].ns]
 
 
@@ -246,7 +246,7 @@ def list_held_values(job: Job, match: Callable[[str], int]) -> Iterator[tuple[in
     def load(group: Sequence[_SampledReport]) -> list[tuple[int, _HeldValues]]:
         return [(sampled.row, _hold(sampled, match)) for sampled in _list_samples(job, group)]
 
-    for parts in job.engine.map(load, _group_sampled(job)):
+    for parts in job.engine.map(load, _split_sampled(job)):
         yield from parts
 
 
@@ -304,6 +304,10 @@ def _list_held(columns: SampleColumns, pattern_of_handle: IntArray, last: IntArr
 # ---- samples ---------------------------------------------------------------------------------------------------------
 
 
+_FEWEST_PARTS = 3
+"""Fewest workers for each group that make parts of it worthwhile."""
+
+
 class _SampledReport(NamedTuple):
     """A report, when it started to sample (ns), and the rows of the GPUs that it sampled."""
 
@@ -326,6 +330,22 @@ def _group_sampled(job: Job) -> list[list[_SampledReport]]:
         for group in group_by_shared_rows([report.rows for report in sampled])
     ]
     return [group for group in groups if group]
+
+
+def _split_sampled(job: Job) -> list[list[_SampledReport]]:
+    """Return the same groups, in the same order; those of one report in parts by GPU if there are many more workers.
+
+    For each part a worker loads all samples of the report, which takes as long as to measure those of two GPUs.
+    """
+    groups = _group_sampled(job)
+    parts = job.engine.workers // max(1, len(groups))
+    pieces = []
+    for group in groups:
+        rows = group[0].rows
+        is_split = len(group) == 1 and parts >= _FEWEST_PARTS
+        split = np.array_split(rows, min(parts, rows.size)) if is_split else []
+        pieces += [[group[0]._replace(rows=some)] for some in split] or [group]
+    return pieces
 
 
 class SampleColumns(NamedTuple):

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from nsys2prv_ng.analysis.gpus import metrics
 from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.analysis.gpus.metrics import measure_gpu_metrics
 from nsys2prv_ng.reading.open_reports import Selection
+from nsys2prv_ng.runtime.parallel import LocalEngine
 from tests.analysis.efficiency.efficiency_reports import ALL_TIME, opened
 from tests.conftest import SAMPLES
 from tests.report_sets import find_set, sets
@@ -139,3 +142,22 @@ def test_means_are_those_of_single_ns(tmp_path: Path, window: tuple[int, int] | 
 @pytest.mark.slow
 def test_reports_without_metrics() -> None:
     assert measure([SAMPLES / "mpi-4.rank0.sqlite"]) == {}
+
+
+@pytest.mark.parametrize("ranks", [(0,), (0, 2)])
+def test_workers_share_the_gpus_of_a_report(ranks: Sequence[int]) -> None:
+    """The same values, in the same order."""
+    found = []
+    with opened([SAMPLES / f"ddp-2x2.rank{rank}.sqlite" for rank in ranks]) as job:
+        for workers in (1, 8):
+            shared = replace(job, engine=LocalEngine(workers))
+            pieces = metrics._split_sampled(shared)
+            assert [[report.rows.size for report in group] for group in pieces] == (
+                [[2]] * len(ranks) if workers == 1 else [[1]] * 2 * len(ranks)
+            )
+            held = [
+                (row, [column.tolist() for column in (*states, values)])
+                for row, (states, values) in metrics.list_held_values(shared, lambda name: len(name) % 3 - 1)
+            ]
+            found.append((measure_gpu_metrics(shared), held))
+    assert found[0] == found[1] and len(found[0][1]) == 2 * len(ranks)
