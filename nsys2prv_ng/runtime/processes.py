@@ -94,7 +94,7 @@ def yield_from_processes(
     try:
         for number in range(processes):
             pool.start(number)
-        pool.hand_out(ahead)
+            pool.hand_out(ahead)  # to fork a process of 1 GB takes 10 ms, in which the first ones may already work
         meanwhile()
         yield from pool.yield_answers(tick, ahead)
     finally:

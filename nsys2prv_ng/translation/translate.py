@@ -10,7 +10,8 @@ import mmap
 import os
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -151,31 +152,33 @@ def write_slices(
     their places in the .prv. Otherwise each writes parts to their places, as soon as it knows what comes before them.
     """
     records = int(slices.records.sum())
+    if engine.folder is None:
+        engine = engine.limit(resources.memory // (slices.memory + _TEXT_BYTES * _MOST_IN_PART))
+    ends = split_slices(slices, max(_PARTS_PER_WORKER * engine.workers, records // _MOST_IN_PART))
+    chosen = list(starmap(range, pairwise(ends)))
     with progress.step(f"writing {trace.path}", records, "record") as step:
+
+        def note(done: Iterable[Part]) -> list[Part]:
+            parts = []
+            for part, numbers in zip(done, chosen, strict=True):
+                parts.append(part)
+                step.update(int(slices.records[numbers.start : numbers.stop].sum()))
+            return parts
+
         if engine.folder is None:
-            engine = engine.limit(resources.memory // (slices.memory + _TEXT_BYTES * _MOST_IN_PART))
-        parts_in_all = max(_PARTS_PER_WORKER * engine.workers, records // _MOST_IN_PART)
-        ends, folder = split_slices(slices, parts_in_all), engine.folder
-        numbers = range(len(ends) - 1)
+            places = _Places(trace.header_size, len(chosen))
+            in_place = engine.map(
+                lambda n: write_in_place(trace, places, n, slices, chosen[n], store), range(len(chosen))
+            )
+            return sum(part.text_size for part in note(in_place))
         run = secrets.token_hex(4)  # parts that other runs left or still write there do not have it
-        paths = [] if folder is None else [folder / f"part{number:05}-{run}.prv" for number in numbers]
-        places = _Places(trace.header_size, len(numbers))
-
-        def write(number: int) -> Part:
-            chosen = range(ends[number], ends[number + 1])
-            if folder is None:
-                return write_in_place(trace, places, number, slices, chosen, store)
-            return write_part(slices, chosen, store, paths[number])
-
-        parts = []
-        for number, part in zip(numbers, engine.map(write, numbers), strict=True):
-            parts.append(part)
-            step.update(int(slices.records[ends[number] : ends[number + 1]].sum()))
-        if folder is None:
-            return sum(part.text_size for part in parts)
-        offsets = trace.reserve([part.size for part in parts])
-        target = trace.temporary.absolute()
-        for _ in engine.map(lambda number: place_part(paths[number], target, offsets[number]), numbers):
+        paths = [engine.folder / f"part{number:05}-{run}.prv" for number in range(len(chosen))]
+        # Workers get what these functions use, so neither uses the trace.
+        parts = note(
+            engine.map(lambda item: write_part(slices, item[0], store, item[1]), zip(chosen, paths, strict=True))
+        )
+        target, offsets = trace.temporary.absolute(), trace.reserve([part.size for part in parts])
+        for _ in engine.map(lambda item: place_part(item[0], target, item[1]), zip(paths, offsets, strict=True)):
             pass
         return sum(part.text_size for part in parts)
 
