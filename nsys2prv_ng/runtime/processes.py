@@ -291,18 +291,20 @@ def _send(pipe: Connection, answer: object) -> None:
 
     def keep_small(buffer: pickle.PickleBuffer) -> bool:
         view = buffer.raw()
-        if view.nbytes < _LEAST_APART:
-            return True
-        large.append(view)
-        return False
+        if view.nbytes >= _LEAST_APART:
+            large.append(view)
+        return view.nbytes < _LEAST_APART
 
-    create = getattr(os, "memfd_create", None)  # only Linux has it
-    content = pickle.dumps(answer, 5, buffer_callback=keep_small if create else None)
-    if not large or create is None:
+    content = pickle.dumps(answer, 5, buffer_callback=keep_small)
+    if not large:
         pipe.send_bytes(content)
         return
     at = list(accumulate((-(-view.nbytes // _ALIGNED) * _ALIGNED for view in large), initial=0))
-    descriptor = create("answer")
+    try:
+        descriptor = os.memfd_create("answer")
+    except (AttributeError, OSError):  # only Linux has it, and the number of descriptors is limited
+        pipe.send(answer)
+        return
     try:
         os.ftruncate(descriptor, at[-1])
         for low, view in zip(at, large, strict=False):
@@ -320,9 +322,9 @@ def _receive(pipe: Connection) -> Any:
     message = pipe.recv()
     if not isinstance(message, _Parcel):
         return message
+    allow_more_files()  # each map has one
     descriptor = reduction.recv_handle(pipe)
     try:
-        allow_more_files()  # the map has one
         content = memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY))
     finally:
         os.close(descriptor)

@@ -21,6 +21,7 @@ from nsys2prv_ng.records.store import LocalStore
 from nsys2prv_ng.sources.registry import APART, DERIVED, SOURCES, WITH_EVIDENCE
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
 from tests.conftest import SAMPLES
+from tests.report.table_folders import KINDS, folder_of
 from tests.tiers import cases
 
 NAMES = ["ddp-2x2.rank1", "mpi-4.rank0", "single-graph"]
@@ -67,6 +68,15 @@ def read(path: Path, folder: Path, processes: int) -> list[Any]:
 def test_the_same_ids_and_records(tmp_path: Path, name: str, processes: int) -> None:
     assert read(SAMPLES / f"{name}.sqlite", tmp_path, processes) == read(SAMPLES / f"{name}.sqlite", tmp_path, 0)
     assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("kind", cases(KINDS, quick=1))
+def test_folders_of_tables(tmp_path: Path, kind: str) -> None:
+    """pyarrow, which reads them, has threads of its own, also in the process that starts others."""
+    report = folder_of(SAMPLES / "ddp-2x2.rank0.sqlite", tmp_path, kind)
+    expected = read(report, tmp_path, 0)
+    for _ in range(3):
+        assert read(report, tmp_path, 2) == expected
 
 
 def test_sources_that_are_read_apart_are_in_one_group() -> None:
