@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import sort_rows, take_groups
-from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray, Integers, IntTable
+from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray, Integers
 from nsys2prv_ng.runtime.jit import compiled
 
 CODE, CALL, WAKE, LAUNCH, GAP, KERNEL, COPY, NEAR, FAR, UNSPLIT, TOGETHER, FREE, HANDOVER, STAGE, AFTER = range(15)
@@ -319,64 +319,3 @@ def _play(graph: Graph, weight: IntArray, new: IntArray) -> None:
         for edge in range(low + 1, high):
             latest = max(latest, new[since[edge]] + weight[edge])
         new[node] = max(latest, REMOVED)  # so that no sum leaves 64 bits
-
-
-KEPT, GONE = 1, 2
-"""What becomes of a node that does not follow its edges: it happens when it was observed, or before anything waits."""
-
-
-def join_fates(graph: Graph, one: Int8Array, other: Int8Array) -> Int8Array:
-    """Return what `play_both` takes, given what becomes of each node (n) in two replays: 0, KEPT or GONE."""
-    return (one + 3 * other)[graph.order]
-
-
-def play_both(graph: Graph, weight: IntArray, fates: Int8Array) -> IntTable:
-    """Return when each node happens in two replays (n x 2, ns) with the same weights (m, ns): in one pass over them."""
-    new = np.empty((graph.time.size, 2), np.int64)
-    _play_both(graph, weight, fates, new)
-    return new
-
-
-@compiled
-def _play_both(graph: Graph, weight: IntArray, fates: Int8Array, new: IntTable) -> None:
-    time, order, first, since = graph.time, graph.order, graph.first, graph.since
-    for p in range(order.size):
-        node = order[p]
-        low, high = first[p], first[p + 1]
-        one = other = time[node] if low == high else REMOVED
-        for edge in range(low, high):
-            one = max(one, new[since[edge], 0] + weight[edge])
-            other = max(other, new[since[edge], 1] + weight[edge])
-        if fates[p]:
-            fate = fates[p] % 3
-            if fate:
-                one = time[node] if fate == KEPT else REMOVED
-            fate = fates[p] // 3
-            if fate:
-                other = time[node] if fate == KEPT else REMOVED
-        new[node, 0], new[node, 1] = one, other
-
-
-def trace_back(graph: Graph, weight: IntArray, new: IntArray, node: int, low: int) -> IntArray:
-    """Return the edges that decided when a node happens, back to a time (ns): the critical path, its end first."""
-    path = np.empty(graph.order.size, np.int64)
-    return path[: _trace_back(graph, weight, new, node, low, path)].copy()
-
-
-@compiled
-def _trace_back(graph: Graph, weight: IntArray, new: IntArray, node: int, low: int, path: IntArray) -> int:
-    first, since = graph.first, graph.since
-    count = 0
-    while new[node] > low:
-        p = graph.position[node]
-        decided = NONE
-        for edge in range(first[p + 1] - 1, first[p] - 1, -1):
-            if new[since[edge]] + weight[edge] == new[node]:
-                decided = edge
-                break
-        if decided == NONE:
-            break
-        path[count] = decided
-        count += 1
-        node = since[decided]
-    return count

@@ -140,7 +140,8 @@ def _move_steps(model: Model, steps: Steps, time: IntArray, clock: RowClock) -> 
     host_begin, host_end = clock(row, steps.host_begin), clock(row, steps.host_end, is_end=True)
     marked = time.copy()
     marked[model.marks.first : model.marks.first + 2 * row.size] = np.concatenate([host_end, host_begin])
-    start, stop, begin, end = StepSpans(model, steps).find_steps(marked)
+    spans = StepSpans(model, steps)
+    start, stop, begin, end = spans.find_steps(marked[spans.nodes])
     return steps._replace(start=start, stop=stop, begin=begin, end=end, host_begin=host_begin, host_end=host_end)
 
 

@@ -20,7 +20,8 @@ from nsys2prv_ng.analysis.path.columns import NEVER
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, pick
 from nsys2prv_ng.job.counted import list_counted
-from nsys2prv_ng.replay.graph import GONE, KEPT, NONE, join_fates, play, play_both
+from nsys2prv_ng.replay.core import GONE, KEPT, Core, find_core, join_fates, play_core, trace_back
+from nsys2prv_ng.replay.graph import NONE
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.steps.steps import Steps
 
@@ -29,7 +30,7 @@ class Outcome(NamedTuple):
     """What a replay did to the steps that count. Times in ns."""
 
     time: IntArray
-    """When each node happens, in the replay of hosts or of GPUs that decides when the last step ends."""
+    """When each node of the core happens, in the replay of hosts or of GPUs that decides when the last step ends."""
     lengths: IntArray
     """Length of each step of the job; without steps, of the whole time."""
     begin: int
@@ -61,6 +62,10 @@ class StepSpans:
         self.of_operation = span[self.operation]
         self._has_work = np.zeros(steps.task.size, np.bool_)
         self._has_work[self.of_operation] = True
+        self.nodes = np.append(
+            model.marks.first + np.arange(2 * steps.task.size), model.numbers.operation_end + self.operation
+        )
+        """What decides when spans start and end: the ends of their ranges, the starts, then the ends of operations."""
         self.task_starts = find_starts(steps.task)
         follows = np.append(False, steps.start[1:] == steps.stop[:-1])
         self.step_follows = follows & steps.on_gpu
@@ -81,9 +86,9 @@ class StepSpans:
         return np.where(self.follows, np.append(steps.host_end[:1], steps.host_end[:-1]) + 1, steps.host_begin)
 
     def find_steps(self, time: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Return start and end (ns) of each step of the job (m), and of each span (n). `time`: of each node (ns)."""
+        """Return start and end (ns) of each step of the job (m), and of each span (n). `time`: of each of `nodes`."""
         steps = self._steps
-        host_begin = time[self._model.marks.first + steps.task.size :][: steps.task.size]
+        host_begin = time[steps.task.size : 2 * steps.task.size]
         end, count = self.find_ends(time), steps.number.size
         begin = np.where(self.follows, np.append(host_begin[:1], end[:-1]), host_begin)
         first = np.full(count, np.iinfo(np.int64).max)
@@ -92,13 +97,13 @@ class StepSpans:
         return np.where(self.step_follows, np.append(first[:1], stop[:-1]), first), stop, begin, end
 
     def find_ends(self, time: IntArray) -> IntArray:
-        """Return the end (n, ns) of each span. `time`: of each node (ns)."""
-        steps, model = self._steps, self._model
-        host_end, host_begin = time[model.marks.first :][: 2 * steps.task.size].reshape(2, -1)
+        """Return the end (n, ns) of each span. `time`: of each of `nodes` (ns)."""
+        steps = self._steps
+        host_end, host_begin, work = np.split(time, (steps.task.size, 2 * steps.task.size))
         if not steps.on_gpu:
             return host_end.copy()
         end = host_end.copy() if steps.has_ranges else np.where(self._has_work, host_begin, host_end)
-        np.maximum.at(end, self.of_operation, time[model.numbers.operation_end + self.operation])
+        np.maximum.at(end, self.of_operation, work)
         return self.accumulate(end)
 
     def accumulate(self, end: IntArray) -> IntArray:
@@ -115,7 +120,7 @@ class StepSpans:
 
 
 class Played(NamedTuple):
-    """When each node happens (ns), from where hosts were when the steps that count began, and from where GPUs were."""
+    """When each node of the core happens (ns), from where hosts were when the steps that count began, and GPUs."""
 
     by_hosts: IntArray
     by_gpus: IntArray
@@ -134,10 +139,13 @@ class StepClock:
         if self._steps is not None:
             self._counted = counted
             self._spans = StepSpans(model, self._steps)
-            self._find_opening(self._steps)
+            self._core = self._find_opening(self._steps)
+            self._at = self._core.number[self._spans.nodes]
             self._find_leads(self._steps)
         else:
             self._find_whole()
+            fates = np.zeros(model.graph.time.size, np.int8)
+            self._core = find_core(model.graph, self._whole, fates, np.iinfo(np.int64).min)
 
     def _find_whole(self) -> None:
         """Find what lasts as long as a job without steps: operations, main threads and threads that launch.
@@ -150,8 +158,8 @@ class StepClock:
         self._whole = nodes if nodes.size else np.arange(numbers.others)
         self._tasks = np.unique(np.append(model.operation_rank, model.thread_rank[lanes.calls.thread]))
 
-    def _find_opening(self, steps: Steps) -> None:
-        """Find what has happened when the steps that count begin."""
+    def _find_opening(self, steps: Steps) -> Core:
+        """Find what has happened when the steps that count begin, and return what decides when they end."""
         model, spans, numbers = self._model, self._spans, self._model.numbers
         calls, marks, low = model.lanes.calls, model.marks, steps.start[self._counted[0]]
         opening = np.full(len(model.job.whole.model.tasks), low)
@@ -167,8 +175,10 @@ class StepClock:
         for first_node, last_node in ((numbers.call_begin, numbers.others), (marks.first, marks_end)):
             for_gpus[first_node:last_node][before[first_node:last_node]] = GONE
         for_hosts = np.where(model.graph.time <= opens, KEPT, 0).astype(np.int8)
-        self._fates = join_fates(model.graph, for_hosts, for_gpus if steps.on_gpu else for_hosts)
         self._outside = None if spans.step_follows[self._counted[1:]].all() else self._mark_outside(steps)
+        start = spans.find_steps(model.graph.time[spans.nodes])[0]
+        fates = join_fates(for_hosts, for_gpus if steps.on_gpu else for_hosts)
+        return find_core(model.graph, spans.nodes, fates, int(start[self._counted[0]]))
 
     def _mark_outside(self, steps: Steps) -> BoolArray:
         """Mark the edges between steps that do not follow each other: their time does not count."""
@@ -187,7 +197,7 @@ class StepClock:
     def _find_leads(self, steps: Steps) -> None:
         """Find by how much (ns) each span ends at least after its range, and after what hosts and GPUs need."""
         spans, count, chosen = self._spans, steps.number.size, self._counted
-        start, stop, begin, end = spans.find_steps(self._model.graph.time)
+        start, stop, begin, end = spans.find_steps(self._model.graph.time[spans.nodes])
         opens = np.zeros(count, np.int64)
         first = chosen[np.append(True, (np.diff(chosen) > 1) | ~spans.step_follows[chosen[1:]])]
         opens[first] = first
@@ -210,13 +220,16 @@ class StepClock:
             self._of_tasks = _find_between(of_tasks[0], of_tasks[1], captures)
 
     def play(self, weight: IntArray) -> Played:
-        """Return when each node happens if edges have these weights (ns) in the steps that count."""
+        """Return when each node of the core happens if edges have these weights (ns) in the steps that count."""
         graph = self._model.graph
-        if self._steps is None:
-            return Played(*[play(graph, weight)] * 2)
-        if self._outside is not None:
+        if self._steps is not None and self._outside is not None:
             weight = np.where(self._outside, graph.weight, weight)
-        return Played(*play_both(graph, weight, self._fates).T)
+        return Played(*play_core(graph, self._core, weight).T)
+
+    def trace_back(self, outcome: Outcome, weight: IntArray) -> IntArray:
+        """Return the edges that decided when the last step ends, its end first. `weight`: of each edge (ns)."""
+        time = np.ascontiguousarray(outcome.time)
+        return trace_back(self._model.graph, self._core, weight, time, outcome.last_node, outcome.begin)
 
     def observe(self) -> Outcome:
         """Return the steps as they were observed."""
@@ -226,7 +239,7 @@ class StepClock:
             return outcome
         nodes, _ = self._list_last(self._steps)
         latest = nodes[graph.time[nodes] == outcome.end]
-        return outcome._replace(time=graph.time, last_node=int(latest[0]) if latest.size else NONE)
+        return outcome._replace(time=self._core.time, last_node=int(latest[0]) if latest.size else NONE)
 
     def measure(self, played: Played, *, balanced: bool = False) -> Outcome:
         """Return the steps of a replay. If `balanced`, each takes the mean of all tasks."""
@@ -250,15 +263,14 @@ class StepClock:
         nodes, task = self._whole, self._tasks
         if not nodes.size:
             return Outcome(time, np.array([0]), 0, 0, NONE, task, np.zeros(0))
-        low, ends = int(self._model.graph.time[nodes].min()), time[nodes]
+        low, ends = int(self._model.graph.time[nodes].min()), time[self._core.number[nodes]]
         high, last = max(int(ends.max()), low), int(nodes[np.argmax(ends)])
         return Outcome(time, np.array([high - low]), low, high, last, task, np.full(task.size, float(high - low)))
 
     def _find_ends(self, played: Played) -> IntArray:
         """Return the end (n, ns) of each span, by its host or its GPU, whichever is later."""
-        first = self._model.marks.first
-        end = self._spans.find_ends(played.by_gpus)
-        np.maximum(end, played.by_hosts[first : first + end.size] + self._lead, out=end)
+        end = self._spans.find_ends(played.by_gpus[self._at])
+        np.maximum(end, played.by_hosts[self._at[: end.size]] + self._lead, out=end)
         end += self._rest
         return self._spans.accumulate(end)
 
@@ -275,7 +287,8 @@ class StepClock:
         """Return (the times that decide when the last step that counts ends, the node at which it does)."""
         nodes, span = self._list_last(steps)
         on_gpu = nodes < self._model.marks.first
-        ends = np.where(on_gpu, played.by_gpus[nodes], played.by_hosts[nodes] + self._lead[span]) + self._rest[span]
+        at = self._core.number[nodes]
+        ends = np.where(on_gpu, played.by_gpus[at], played.by_hosts[at] + self._lead[span]) + self._rest[span]
         last = int(np.argmax(ends))
         return played.by_gpus if on_gpu[last] else played.by_hosts, int(nodes[last])
 

@@ -31,7 +31,7 @@ from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.apply import apply_changes
 from nsys2prv_ng.replay.changes import Change
-from nsys2prv_ng.replay.graph import NAMES, NETWORK, NETWORK_TIME, NONE, UNSPLIT, mark_kinds, play, trace_back
+from nsys2prv_ng.replay.graph import NAMES, NETWORK, NETWORK_TIME, NONE, UNSPLIT, mark_kinds, play
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.replay.numbers import Limit, RankSaving, Replayed, Scenario
 from nsys2prv_ng.replay.step_clock import Outcome, StepClock
@@ -222,7 +222,7 @@ class Experiment:
         if outcome.last_node == NONE:
             return []
         graph, ranks = self.model.graph, self.model.job.whole.ranks
-        path = trace_back(graph, weight, np.ascontiguousarray(outcome.time), outcome.last_node, outcome.begin)
+        path = self._clock.trace_back(outcome, weight)
         kind = _WHAT_OF_KIND[graph.kind[path]]
         task = np.where(kind == _WHATS.index(NETWORK_TIME), NONE, self.model.edge_rank[path])
         code, owners = find_distinct_rows(kind, task)

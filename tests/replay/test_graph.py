@@ -8,22 +8,8 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.arrays.types import BoolArray
-from nsys2prv_ng.replay.graph import (
-    _FEW,
-    CODE,
-    GONE,
-    KEPT,
-    NAMES,
-    REMOVED,
-    Edges,
-    Graph,
-    build_graph,
-    join_fates,
-    make_edges,
-    play,
-    play_both,
-    trace_back,
-)
+from nsys2prv_ng.replay.core import GONE, KEPT
+from nsys2prv_ng.replay.graph import _FEW, CODE, NAMES, REMOVED, Edges, Graph, build_graph, make_edges, play
 from tests.examples import examples
 
 SEEDS = range(10 * examples(100))
@@ -75,17 +61,6 @@ def test_other_weights_give_the_longest_path() -> None:
         weight = graph.weight * rng.integers(0, 4, graph.to.size)
         weight[(rng.random(weight.size) < 0.1) & ~mark_last(graph)] = REMOVED
         assert play(graph, weight).tolist() == find_longest(graph, weight), seed
-
-
-def test_two_replays_in_one_pass_are_those_of_each() -> None:
-    for seed in SEEDS:
-        graph, _ = make_graph(seed)
-        rng = np.random.default_rng(seed)
-        weight = graph.weight * rng.integers(0, 4, graph.to.size)
-        weight[rng.random(weight.size) < 0.1] = REMOVED
-        fates = rng.choice([0, 0, 0, KEPT, GONE], (2, graph.time.size)).astype(np.int8)
-        new = play_both(graph, weight, join_fates(graph, *fates))
-        assert new.T.tolist() == [find_longest(graph, weight, fate) for fate in fates], seed
 
 
 def test_the_last_dependency_has_what_was_observed_and_others_at_most_their_least() -> None:
@@ -146,22 +121,6 @@ def test_nothing_longer_makes_anything_earlier() -> None:
         weight = graph.weight * rng.integers(0, 3, graph.to.size)
         longer = weight + rng.integers(0, 50, weight.size) * (rng.random(weight.size) < 0.2)
         assert (play(graph, longer) >= play(graph, weight)).all(), seed
-
-
-def test_the_path_back_explains_the_time_of_its_end() -> None:
-    for seed in SEEDS:
-        graph, _ = make_graph(seed)
-        if not graph.to.size:
-            continue
-        weight = graph.weight * np.random.default_rng(seed).integers(0, 4, graph.to.size)
-        new = play(graph, weight)
-        node = int(new.argmax())
-        path = trace_back(graph, weight, new, node, int(new.min()))
-        for edge in path.tolist():
-            assert graph.to[edge] == node
-            assert new[node] == new[graph.since[edge]] + weight[edge]
-            node = int(graph.since[edge])
-        assert new[node] == new.min() or node not in graph.to
 
 
 @pytest.mark.parametrize("edges", [[(0, 1), (1, 0)], [(0, 0)], [(0, 1), (1, 2), (2, 0)]])

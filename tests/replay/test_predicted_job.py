@@ -157,7 +157,7 @@ def test_operations_and_calls_have_the_times_of_the_replay(model: Model, text: s
 
 def test_a_gpu_follows_all_of_its_streams(model: Model) -> None:
     """A row of a GPU has the time that any of its streams has reached."""
-    time = Experiment(model).play(parse_changes("kernel '*' * 2"))[0].time
+    time = Experiment(model).predict_times(parse_changes("kernel '*' * 2"))
     clock = make_row_clock(model, time)
     lanes, n, tree = model.lanes, model.numbers, model.job.whole
     node = array([task.node for task in tree.model.tasks])[tree.task_of_row]
@@ -177,7 +177,7 @@ def test_a_gpu_follows_all_of_its_streams(model: Model) -> None:
 def test_a_row_without_operations_and_calls_follows_the_busiest_one_near_it(name: str, tmp_path: Path) -> None:
     """Of its task, else of its node."""
     with opened_model(find_set(name), tmp_path) as model:
-        clock = make_row_clock(model, Experiment(model).play(parse_changes("host * 0.5"))[0].time)
+        clock = make_row_clock(model, Experiment(model).predict_times(parse_changes("host * 0.5")))
         lanes, tree = model.lanes, model.job.whole
         busy = Counter(lanes.operation_row.tolist() + lanes.thread_row[lanes.calls.thread].tolist())
         idle = [row for row in range(tree.model.row_count) if not busy[row] and tree.gpu_of_row[row] < 0]
