@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import ceil
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +24,8 @@ from nsys2prv_ng.replay.numbers import Limit, Scenario, Slack, WhatIfNumbers
 from nsys2prv_ng.replay.repeats import list_repeated
 from nsys2prv_ng.replay.step_clock import Outcome
 from nsys2prv_ng.replay.what_if import Experiment, choose_excerpt, is_too_large
-from nsys2prv_ng.runtime.parallel import run_in_threads
+from nsys2prv_ng.runtime.limits import get_default_memory
+from nsys2prv_ng.runtime.parallel import LocalEngine
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.cuda.kernel_classes import OTHER
 from nsys2prv_ng.steps.numbered_names import is_step
@@ -31,7 +35,9 @@ _LEAST_GAIN = 0.02
 
 A choice: below it, GPUs are about as fast, and which of the two is first changes from step to step."""
 _AT_ONCE = 2
-"""Most scenarios that are played at once; each needs memory for the times and weights of the whole graph."""
+"""Scenarios that are played at once whatever the memory, if there are cores for them."""
+_BYTES = 100
+"""Memory to play a scenario (bytes for each edge of the graph): its weights, and the times of the core's nodes."""
 _MOST_SLACK = 6
 """Most ranges, and most classes of kernels, whose slack is measured."""
 _MOST = {what.RANGE: 8, what.CALL: 5, what.CLASS: 5, what.KERNEL: 2}
@@ -64,8 +70,8 @@ _TOLERANCE = 0.001
 """A step grows if it does so by more than this part of it. A choice, far above what rounding does to a step."""
 _LONGEST = 4.0
 """The most by which something is made longer, in steps: beyond, no limit is known."""
-_ROUNDS = 10
-"""Bisections: the slack is found to a thousandth of the longest."""
+_PARTS = 1 << 10
+"""The slack is found to such a part of the longest."""
 
 
 def load_experiment(job: Job, waits: Waits, lanes: Lanes | None = None) -> Experiment | None:
@@ -114,24 +120,22 @@ def analyse(
         for kind, times in sums.items()
         for name, ns in choose_largest(times, _MOST_SLACK, totals.least_ns)
     ]
-    threads = min(_AT_ONCE, model.job.engine.cores)
-    # From Python 3.12 on, each thread would compute them.
+    # Else each thread or process would compute them.
     _ = model.scaled_operation, model.is_memory, model.is_between, model.is_kernel, model.repeats, model.recomputed
-    todo = len(scenarios) + len(likely) + len(targets)
-    with (progress or Progress()).step("replaying changes", todo, "change", logged=False) as step:
-        tried: list[Scenario] = []
-        for scenario in run_in_threads(experiment.run, [*scenarios, *likely], threads):
-            tried.append(scenario)
+    # What takes longest is first.
+    pieces: list[Callable[[], Any]] = [partial(measure_slack, experiment, *target) for target in targets]
+    pieces += [partial(experiment.run, changes) for changes in (*scenarios, *likely)]
+    results: list[Any] = []
+    with (progress or Progress()).step("replaying changes", len(pieces), "change", logged=False) as step:
+        for result in _choose_engine(model).map(lambda do: do(), pieces):
+            results.append(result)
             step.update(1)
-        # Those with an influence on the steps that may be a gain.
-        found = [
-            each for each in tried[len(scenarios) :] if each.connected and (each.saving_ns >= 0 or not each.measurable)
-        ]
-        tried[len(scenarios) :] = sorted(found, key=lambda scenario: -scenario.saving_ns)
-        slack = []
-        for target in targets:
-            slack.append(measure_slack(experiment, *target))
-            step.update(1)
+    slack, tried = results[: len(targets)], results[len(targets) :]
+    # Those with an influence on the steps that may be a gain.
+    found = [
+        each for each in tried[len(scenarios) :] if each.connected and (each.saving_ns >= 0 or not each.measurable)
+    ]
+    tried[len(scenarios) :] = sorted(found, key=lambda scenario: -scenario.saving_ns)
     return WhatIfNumbers(
         steps=0 if model.job.steps is None else int(observed.lengths.size),
         step_ns=round(observed.mean_ns),
@@ -143,6 +147,14 @@ def analyse(
         replayed=experiment.replayed,
         repeats=list_repeated(model.repeats),
     )
+
+
+def _choose_engine(model: Model) -> LocalEngine:
+    """Return what plays scenarios: processes that share the model, or threads if it is small."""
+    size = _BYTES * model.graph.to.size
+    at_once = max(_AT_ONCE, get_default_memory() // max(size, 1))
+    cores = model.job.engine.cores
+    return LocalEngine(min(at_once, cores), cores, size)
 
 
 def _confirm_limit(experiment: Experiment, limits: Sequence[Limit], tried: Sequence[Scenario]) -> Limit | None:
@@ -307,25 +319,42 @@ def list_candidates(
 def measure_slack(experiment: Experiment, target: str, name: str, own_ns: int) -> Slack:
     """Return the slack of a target that takes `own_ns` (a step, on average over ranks).
 
-    The mean step never shrinks if something grows (step_clock.py), so that bisection finds the limit.
+    The mean step never shrinks if something grows (step_clock.py).
     """
     observed, weight = experiment.observed.mean_ns, experiment.model.graph.weight
     label = f"{target} {name!r}"
     if not own_ns:
         return Slack(target=label, own_ns=own_ns, slack_ns=None)
     more = (apply_changes(experiment.model, [Change(target, what.escape_name(name), 2.0)]) - weight) / own_ns
+    edges = np.flatnonzero(more)
+    more, part = more[edges], _LONGEST * observed / _PARTS
 
-    def grows(longer_ns: float) -> bool:
-        longer = weight + np.rint(more * longer_ns).astype(np.int64)
-        return experiment.replay(longer).mean_ns > observed * (1 + _TOLERANCE)
+    def measure(parts: int) -> float:
+        return experiment.measure_longer(edges, np.rint(more * (part * parts)).astype(np.int64))
 
-    low, high = 0.0, _LONGEST * observed
-    if not grows(high):
-        return Slack(target=label, own_ns=own_ns, slack_ns=None)
-    for _ in range(_ROUNDS):
-        middle = (low + high) / 2
-        if grows(middle):
-            high = middle
+    parts = find_limit(measure, observed * (1 + _TOLERANCE))
+    return Slack(target=label, own_ns=own_ns, slack_ns=None if parts == _PARTS else round(part * parts))
+
+
+def find_limit(measure: Callable[[int], float], limit: float) -> int:
+    """Return the last of 0 .. _PARTS of which the measure, which ascends, is not above a limit. That of 0 is not.
+
+    The longest path grows ever faster as something gets longer. So a line through two points above the limit meets it
+    near the one that is searched, and not before it.
+    """
+    low, high = 0, _PARTS
+    value = measure(high)
+    if value <= limit:
+        return _PARTS
+    slope, is_near = 0.0, False
+    while high - low > 1:
+        guess = (low + high) // 2
+        if slope and not is_near:
+            guess = min(max(high - ceil((value - limit) / slope), low + 1), high - 1)
+        found = measure(guess)
+        if found > limit:
+            slope, high, value = (value - found) / (high - guess), guess, found
         else:
-            low = middle
-    return Slack(target=label, own_ns=own_ns, slack_ns=round(low))
+            is_near = guess == low + 1
+            low = guess
+    return low

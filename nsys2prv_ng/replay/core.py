@@ -117,10 +117,15 @@ def _fill_core(graph: Graph, fates: Int8Array, low: int, uses: Int32Array, core:
         n += 1
 
 
-def play_core(graph: Graph, core: Core, weight: IntArray) -> IntTable:
-    """Return when each node of the core happens in two replays (n x 2, ns), if the graph has these weights (ns)."""
+def measure_lengths(graph: Graph, core: Core, weight: IntArray) -> IntArray:
+    """Return the length of each edge of the core (ns) if the graph has these weights (ns)."""
     length = core.weight.copy()
     _lengthen(graph.weight, weight, core.part_of, length)
+    return length
+
+
+def play_core(core: Core, length: IntArray) -> IntTable:
+    """Return when each node of the core happens in two replays (n x 2, ns), given the lengths of its edges (ns)."""
     new = np.empty((core.time.size, 2), np.int64)
     _play_core(core, length, new)
     return new

@@ -20,7 +20,7 @@ from nsys2prv_ng.analysis.path.columns import NEVER
 from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, pick
 from nsys2prv_ng.job.counted import list_counted
-from nsys2prv_ng.replay.core import GONE, KEPT, Core, find_core, join_fates, play_core, trace_back
+from nsys2prv_ng.replay.core import GONE, KEPT, Core, find_core, join_fates, measure_lengths, play_core, trace_back
 from nsys2prv_ng.replay.graph import NONE
 from nsys2prv_ng.replay.model import Model
 from nsys2prv_ng.steps.steps import Steps
@@ -134,6 +134,7 @@ class StepClock:
         steps = model.job.steps
         counted = np.zeros(0, np.int64) if steps is None else list_counted(model.job, steps)
         self._steps = steps if counted.size else None
+        self._outside: BoolArray | None = None
         self.has_steps = self._steps is not None
         """Whether any steps count: else all time is one step."""
         if self._steps is not None:
@@ -222,9 +223,18 @@ class StepClock:
     def play(self, weight: IntArray) -> Played:
         """Return when each node of the core happens if edges have these weights (ns) in the steps that count."""
         graph = self._model.graph
-        if self._steps is not None and self._outside is not None:
+        if self._outside is not None:
             weight = np.where(self._outside, graph.weight, weight)
-        return Played(*play_core(graph, self._core, weight).T)
+        return Played(*play_core(self._core, measure_lengths(graph, self._core, weight)).T)
+
+    def play_longer(self, edges: IntArray, more: IntArray) -> Played:
+        """Return when each node of the core happens if some edges take longer (ns) in the steps that count."""
+        counts = self._core.part_of[edges] >= 0
+        if self._outside is not None:
+            counts &= ~self._outside[edges]
+        length = self._core.weight.copy()
+        np.add.at(length, self._core.part_of[edges[counts]], more[counts])
+        return Played(*play_core(self._core, length).T)
 
     def trace_back(self, outcome: Outcome, weight: IntArray) -> IntArray:
         """Return the edges that decided when the last step ends, its end first. `weight`: of each edge (ns)."""

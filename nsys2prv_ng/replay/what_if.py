@@ -171,6 +171,10 @@ class Experiment:
         outcome = self._clock.measure(self._clock.play(weight), balanced=balanced)
         return outcome._replace(lengths=outcome.lengths - self._excess_ns) if balanced else outcome
 
+    def measure_longer(self, edges: IntArray, more: IntArray) -> float:
+        """Return the mean step (ns) if some edges take longer (ns)."""
+        return self._clock.measure(self._clock.play_longer(edges, more)).mean_ns
+
     @cached_property
     def _excess_ns(self) -> int:
         """By how much (ns) steps in which nobody waits would be longer than the observed ones: ranks began apart.

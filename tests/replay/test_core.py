@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.replay.core import GONE, KEPT, Core, find_core, join_fates, play_core, trace_back
+from nsys2prv_ng.replay.core import GONE, KEPT, Core, find_core, join_fates, measure_lengths, play_core, trace_back
 from nsys2prv_ng.replay.graph import CODE, NONE, REMOVED, Graph, build_graph, make_edges, play
 from tests.replay.test_graph import SEEDS, find_longest, make_graph
 
@@ -50,7 +50,7 @@ def test_what_is_measured_happens_as_in_two_replays_of_the_whole_graph() -> None
         assert (at >= 0).all()
         assert core.time[at].tolist() == graph.time[measured].tolist()
         truths = [np.array(find_longest(graph, weight, fate)) for fate in fates]
-        for new, truth in zip(play_core(graph, core, weight).T, truths, strict=True):
+        for new, truth in zip(play_core(core, measure_lengths(graph, core, weight)).T, truths, strict=True):
             gone = (new[at] < 0) & (truth[measured] < 0)  # how long before all is no question
             assert np.where(gone, 0, new[at]).tolist() == np.where(gone, 0, truth[measured]).tolist(), seed
         shorter += int(core.time.size < graph.time.size)
@@ -99,7 +99,7 @@ def test_the_path_back_is_that_of_the_whole_graph() -> None:
             continue
         new = play(graph, weight)
         core = find_core(graph, measured, np.zeros(graph.time.size, np.int8), NEVER)
-        played = np.ascontiguousarray(play_core(graph, core, weight)[:, 0])
+        played = np.ascontiguousarray(play_core(core, measure_lengths(graph, core, weight))[:, 0])
         node = int(measured[np.argmax(new[measured])])
         for low in (int(new.min()), int(np.median(new))):
             path = trace_back(graph, core, weight, played, node, low).tolist()
