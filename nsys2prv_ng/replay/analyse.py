@@ -23,7 +23,7 @@ from nsys2prv_ng.replay.model import Model, load_model
 from nsys2prv_ng.replay.numbers import Limit, Scenario, Slack, WhatIfNumbers
 from nsys2prv_ng.replay.repeats import list_repeated
 from nsys2prv_ng.replay.step_clock import Outcome
-from nsys2prv_ng.replay.what_if import Experiment, choose_excerpt, is_too_large
+from nsys2prv_ng.replay.what_if import Excerpt, Experiment, choose_excerpt, is_too_large
 from nsys2prv_ng.runtime.limits import get_default_memory
 from nsys2prv_ng.runtime.parallel import LocalEngine
 from nsys2prv_ng.runtime.progress import Progress
@@ -74,15 +74,19 @@ _PARTS = 1 << 10
 """The slack is found to such a part of the longest."""
 
 
-def load_experiment(job: Job, waits: Waits, lanes: Lanes | None = None) -> Experiment | None:
-    """Return what replays a job, or an excerpt if the job is too large; None if even one step of it is.
-
-    `lanes`: everything of the job, if the caller already has it.
-    """
+def load_experiment(job: Job, waits: Waits) -> Experiment | None:
+    """Return what replays a job, or an excerpt if the job is too large; None if even one step of it is."""
     if not is_too_large(job):
-        return Experiment(load_model(job, waits, lanes))
+        return make_experiment(job, waits)
     excerpt = choose_excerpt(job)
-    return None if excerpt is None else Experiment(load_model(excerpt.job, waits, span=excerpt.span), excerpt)
+    return None if excerpt is None else make_experiment(job, waits, excerpt)
+
+
+def make_experiment(job: Job, waits: Waits, excerpt: Excerpt | None = None, lanes: Lanes | None = None) -> Experiment:
+    """Return what replays a job, or an excerpt of it. `lanes`: what is replayed, if the caller already has it."""
+    if excerpt is None:
+        return Experiment(load_model(job, waits, lanes))
+    return Experiment(load_model(excerpt.job, waits, lanes, excerpt.span), excerpt)
 
 
 def describe_size(job: Job) -> str:

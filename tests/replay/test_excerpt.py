@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 import nsys2prv_ng
-from nsys2prv_ng.analysis.path.lanes import Lanes, load_lanes
+from nsys2prv_ng.analysis.path.columns import PathEvents
+from nsys2prv_ng.analysis.path.lanes import Lanes, cut_lanes, load_lanes
 from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.api.plans import make_summary_options
+from nsys2prv_ng.arrays.row_keys import find_distinct_rows
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.job.open_job import Job, open_job
 from nsys2prv_ng.options.calls import PredictionOptions
@@ -24,6 +26,7 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.job import JobSummary
 from tests.conftest import SAMPLES
+from tests.report_sets import find_set, sets
 
 DDP, MPI = (sorted(SAMPLES.glob(f"{name}.rank*.sqlite")) for name in ("ddp-2x2", "mpi-4"))
 LIMITS = {"mpi-4": (MPI, 400), "ddp-2x2": (DDP, 38_000)}
@@ -159,6 +162,37 @@ def test_what_runs_in_the_span_is_loaded(
             if end >= low and begin <= high
         ]
         assert list_calls(part) == wanted_calls
+
+
+def renumber(events: PathEvents) -> PathEvents:
+    """Number streams and events in the order of their first use: only which are the same counts."""
+    return events._replace(**{name: find_distinct_rows(getattr(events, name))[0] for name in ("stream", "event")})
+
+
+@pytest.mark.parametrize(
+    "name", sets(["samples/mpi-4", "gpu/autograd-1", "gpu/single-graph", "exercises/tpgraph-1x4", "cpu/2024.2.3-2node"])
+)
+def test_what_is_cut_from_everything_is_what_is_loaded_in_a_span(name: str, tmp_path: Path) -> None:
+    with opened(find_set(name), tmp_path) as job:
+        waits = find_waits(job)
+        whole = load_lanes(job, waits)
+        first = min(column.min() for column in (whole.operations.begin, whole.calls.begin) if column.size)
+        last = max(column.max() for column in (whole.operations.end, whole.calls.end) if column.size)
+        for low, high in ((0.0, 1.0), (0.3, 0.6), (0.5, 0.501)):
+            span = int(first + low * (last - first)), int(first + high * (last - first))
+            cut, loaded = cut_lanes(job, waits, whole, span), load_lanes(job, waits, span)
+            for field in fields(Lanes):
+                own, truth = getattr(cut, field.name), getattr(loaded, field.name)
+                if field.name == "events":
+                    own, truth = renumber(own), renumber(truth)
+                assert str(to_lists(own)) == str(to_lists(truth)), field.name
+
+
+def to_lists(value: object) -> object:
+    """Return arrays within tuples as lists."""
+    if isinstance(value, tuple):
+        return [to_lists(each) for each in value]
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
 
 def test_an_excerpt_has_the_steps_before_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -83,6 +83,10 @@ class _Loaded(NamedTuple):
     names: list[str]
 
 
+_Records = tuple[IntTable, IntTable, BesideRecords]
+"""Operations, calls and their other columns, ordered by stream or thread, then start."""
+
+
 def load_lanes(job: Job, waits: Waits, span: Span | None = None) -> Lanes:
     """Load everything that the critical path can run over, or only what runs in a span of time (ns)."""
     numbers = number_places(job.reports)
@@ -92,8 +96,35 @@ def load_lanes(job: Job, waits: Waits, span: Span | None = None) -> Lanes:
     give_back_freed_memory()  # what loading took
     names = _unite_names(loaded)
     events = _join_events(loaded)
-    operation_table, call_table, beside = _join_reports(loaded)
+    shortest_wait = [part.shortest_wait for part in loaded]
+    records = _join_reports([part.operations for part in loaded], [part.calls for part in loaded])
+    return _make_lanes(job, waits, records, events, shortest_wait, names)
+
+
+def cut_lanes(job: Job, waits: Waits, lanes: Lanes, span: Span) -> Lanes:
+    """Return what runs in a span of time (ns), as `load_lanes` does."""
+    operations = {name: getattr(lanes.operations, name) for name in _OPERATION_COLUMNS}
+    operations |= {"row": lanes.operation_row, "name": lanes.operation_name, "kind": lanes.operation_kind}
+    operations["launch"] = lanes.launch
+    calls = {name: getattr(lanes.calls, name) for name in _CALL_COLUMNS}
+    calls |= {"name": lanes.call_name, "kind": lanes.call_kind}
+    inside, call = cut_to_span(operations, calls, lanes.events.time, lanes.events.call, span)
+    events = PathEvents(*(column[inside] for column in lanes.events))._replace(call=call)
+    ends = np.cumsum(np.bincount(lanes.thread_report, minlength=len(job.reports)))
+    shortest_wait = [int(lanes.threads.shortest_wait[end - 1]) if end else 0 for end in ends.tolist()]
+    return _make_lanes(job, waits, _join_reports([operations], [calls]), events, shortest_wait, lanes.names)
+
+
+def _make_lanes(
+    job: Job, waits: Waits, records: _Records, events: PathEvents, shortest_wait: Sequence[int], names: list[str]
+) -> Lanes:
+    """Return lanes, given the operations and calls of all reports, whose waits are not set.
+
+    `shortest_wait`: of each report.
+    """
+    operation_table, call_table, beside = records
     operations, calls = PathOperations(*operation_table), PathCalls(*call_table)
+    numbers = number_places(job.reports)
     places = [np.flatnonzero(number.thread != NONE) for number in numbers]
     row = np.concatenate([rows[place] for rows, place in zip(job.whole.rows, places, strict=True)])
     first, last = (
@@ -103,7 +134,7 @@ def load_lanes(job: Job, waits: Waits, span: Span | None = None) -> Lanes:
     is_unsure = add_operation_waits(job, waits, operations, beside)
     add_call_waits(job, waits, calls, beside.call_kind, row)
     computes = (beside.kind == WHOLE_GRAPH) & (not job.hides_nccl)  # a graph that cannot contain NCCL
-    threads, is_main = _join_threads(job, loaded, numbers, operations, calls, beside, names, first)
+    threads, is_main = _join_threads(job, shortest_wait, numbers, operations, calls, beside, names, first)
     return Lanes(
         tables=join_tables(operation_table, call_table, threads),
         operations=operations,
@@ -164,12 +195,11 @@ _NUMBERS = {"stream", "device", "process", "thread", "launch", "producer", "row"
 _CALL_COLUMNS = ("begin", "end", "thread", "sync", "target", "since")
 
 
-def _join_reports(loaded: Sequence[_Loaded]) -> tuple[IntTable, IntTable, BesideRecords]:
-    """Return (operations, calls, their other columns) of all reports, ordered by stream or thread, then start.
+def _join_reports(operations: Sequence[dict[str, IntArray]], calls: Sequence[dict[str, IntArray]]) -> _Records:
+    """Return the operations and calls of all reports, given those of each.
 
     The columns of the reports are moved, so that memory does not have all of them twice.
     """
-    operations, calls = [part.operations for part in loaded], [part.calls for part in loaded]
     counts, call_counts = ([columns["begin"].size for columns in parts] for parts in (operations, calls))
     first = np.repeat(np.cumsum(counts) - counts, counts)
     first_of_call = np.repeat(np.cumsum(counts) - counts, call_counts)
@@ -223,7 +253,7 @@ def _join_events(loaded: Sequence[_Loaded]) -> PathEvents:
 
 def _join_threads(
     job: Job,
-    loaded: Sequence[_Loaded],
+    shortest_wait: Sequence[int],
     numbers: Sequence[PlaceNumbers],
     operations: PathOperations,
     calls: PathCalls,
@@ -236,21 +266,20 @@ def _join_threads(
     `first`: time of the first event of each thread.
     """
     columns = []
-    for report, number, part in zip(job.reports, numbers, loaded, strict=True):
+    for report, number, shortest in zip(job.reports, numbers, shortest_wait, strict=True):
         place = np.flatnonzero(number.thread != NONE)
         main = map_main_threads(report)
         application = [thread for process, thread in main.items() if process in report.places.application]
         is_main, is_application = (np.isin(place, threads) for threads in (list(main.values()), application))
-        shortest_wait = np.full(place.size, part.shortest_wait)
-        columns.append((number.process[place], is_main, is_application, shortest_wait))
-    process, is_main, is_application, shortest_wait = (np.concatenate(c) for c in zip(*columns, strict=True))
+        columns.append((number.process[place], is_main, is_application, np.full(place.size, shortest)))
+    process, is_main, is_application, shortest_waits = (np.concatenate(c) for c in zip(*columns, strict=True))
     kernels = operations.thread[np.isin(beside.kind, _KERNELS)]
     creator, created = _find_creators(calls, beside.call_name, names, process, is_main, first)
     threads = PathThreads(
         process=process,
         first=np.searchsorted(calls.thread, np.arange(process.size + 1)).astype(np.int64),
         launches=np.isin(np.arange(process.size), kernels),
-        shortest_wait=shortest_wait,
+        shortest_wait=shortest_waits,
         creator=creator,
         created=created,
     )
@@ -298,7 +327,8 @@ def _load_report(
     )
     shortest_wait = _find_shortest_wait(report, calls)
     if span is not None:
-        steps, call_of_step = cut_to_span(operations, calls, steps, call_of_step, span)
+        inside, call_of_step = cut_to_span(operations, calls, steps.time, call_of_step, span)
+        steps = EventSteps(*(column[inside] for column in steps))
     for columns in (operations, calls):
         for name in columns.keys() & _NUMBERS:
             columns[name] = columns[name].astype(np.int32)

@@ -233,12 +233,12 @@ Span = tuple[int, int]
 
 
 def cut_to_span(
-    operations: dict[str, IntArray], calls: dict[str, IntArray], steps: EventSteps, call_of_step: IntArray, span: Span
-) -> tuple[EventSteps, IntArray]:
-    """Keep only the operations and calls that run in a span, with their whole lengths; return (steps, their calls).
+    operations: dict[str, IntArray], calls: dict[str, IntArray], time: IntArray, call: IntArray, span: Span
+) -> tuple[IntArray, IntArray]:
+    """Keep only the operations and calls that run in a span, with their whole lengths; return (uses of events, calls).
 
-    Indices in the columns are those of what is kept: NONE for what is not. A call that waited for an operation that
-    ended before the span waits for nothing.
+    `time` (ns) and `call`: of each use of a CUDA event, as in `PathEvents`. Indices in the columns are those of what is
+    kept: NONE for what is not. A call that waited for an operation that ended before the span waits for nothing.
     """
     kept = _mark_in_span(operations, span)
     launch = operations["launch"][kept]
@@ -249,7 +249,7 @@ def cut_to_span(
     for name in ("producer", "launch"):
         operations[name] = operation[operations[name]]
     kept = _mark_in_span(calls, span)
-    call = _renumber(kept)
+    number = _renumber(kept)
     for name, column in calls.items():
         calls[name] = column[kept]
     waits = np.flatnonzero(calls["sync"] == path.SYNC_OPERATION)
@@ -257,9 +257,9 @@ def cut_to_span(
     lost = waits[calls["target"][waits] == NONE]
     calls["sync"][lost] = path.NO_SYNC
     low, high = span
-    kept_call = call[call_of_step]
-    inside = np.flatnonzero((steps.time >= low) & (steps.time <= high) | (kept_call >= 0))
-    return EventSteps(*(column[inside] for column in steps)), kept_call[inside]
+    kept_call = number[call]
+    inside = np.flatnonzero((time >= low) & (time <= high) | (kept_call >= 0))
+    return inside, kept_call[inside]
 
 
 def _mark_in_span(columns: dict[str, IntArray], span: Span) -> BoolArray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from nsys2prv_ng.analysis.path.columns import NONE
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath, find_critical_path, load_path_lanes
-from nsys2prv_ng.analysis.path.lanes import Lanes
+from nsys2prv_ng.analysis.path.lanes import Lanes, cut_lanes
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray, sum_at
@@ -21,10 +21,11 @@ from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.intervals.step_functions import StepFunction, split_at_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.replay.analyse import analyse, load_experiment
+from nsys2prv_ng.replay.analyse import analyse, make_experiment
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
-from nsys2prv_ng.replay.what_if import Savings, is_too_large, measure_savings
+from nsys2prv_ng.replay.what_if import Savings, choose_excerpt, is_too_large, measure_savings
+from nsys2prv_ng.runtime.limits import give_back_freed_memory
 from nsys2prv_ng.summary.path.numbers import PathName, PathNumbers, PathOfRank, PathPart, PathRange, PathStep
 
 _OPERATIONS = (types.PATH_COMPUTE, types.PATH_MOVING, types.PATH_MEMORY)
@@ -168,11 +169,13 @@ def compute_path_and_savings(
     too_large = is_too_large(job)
     if not job.finds_waits or (lanes is None and not too_large):
         return PathAndSavings(numbers)
-    if too_large:
-        lanes = None  # makes room: the experiment loads an excerpt
-    experiment = load_experiment(job, waits, lanes)
-    if experiment is None:
+    excerpt = choose_excerpt(job) if too_large else None
+    if too_large and excerpt is None:
         return PathAndSavings(numbers, is_too_large=True)
+    if excerpt is not None and lanes is not None:
+        lanes = cut_lanes(excerpt.job, waits, lanes, excerpt.span)
+        give_back_freed_memory()
+    experiment = make_experiment(job, waits, excerpt, lanes)
     lanes = None  # the experiment has its own columns
     return PathAndSavings(
         path=numbers,
