@@ -168,16 +168,21 @@ def _find_kernels(model: Model, change: Change) -> BoolArray:
     else:
         index = np.where(model.is_kernel, model.lanes.operation_name, NONE)
         names = model.lanes.names
-    used = np.unique(index[index >= 0])
+    used = _list_used(index)
     found = used[match_names(change.name, [names[n] for n in used.tolist()], change.target)]
     return np.isin(index, found)
+
+
+def _list_used(index: IntArray) -> IntArray:
+    """Return the different values from 0, which are few, ascending."""
+    return np.flatnonzero(np.bincount(index[index >= 0]))
 
 
 # ---- hosts -----------------------------------------------------------------------------------------------------------
 
 
 def _scale_calls(model: Model, change: Change, ranks: BoolArray, weight: FloatArray) -> None:
-    used = np.unique(model.lanes.call_name)
+    used = _list_used(model.lanes.call_name)
     found = used[match_names(change.name, [model.lanes.names[n] for n in used.tolist()], change.target)]
     named = np.isin(model.lanes.call_name, found)
     kept = (CODE, columns.AFTER, STAGE) if change.factor else (CODE, columns.AFTER)
@@ -294,9 +299,13 @@ def _scale_network(model: Model, change: Change, ranks: BoolArray, weight: Float
 def mark_crossing(model: Model) -> BoolArray:
     """Mark the edges by which a rank waits for other ranks."""
     graph, numbers = model.graph, model.numbers
-    begin = np.where(graph.to >= numbers.call_end, graph.to - numbers.calls, NONE)
-    begin = np.where(graph.to < numbers.call_begin, graph.to - numbers.operations, begin)
-    return mark_kinds(graph.kind, NETWORK) & (graph.since != begin) | (graph.kind == columns.TOGETHER)
+    crossing = graph.kind == columns.TOGETHER
+    moving = np.flatnonzero(mark_kinds(graph.kind, NETWORK))
+    to = graph.to[moving]
+    begin = np.where(to >= numbers.call_end, to - numbers.calls, NONE)
+    begin = np.where(to < numbers.call_begin, to - numbers.operations, begin)
+    crossing[moving] = graph.since[moving] != begin
+    return crossing
 
 
 def equalise(model: Model, ranks: BoolArray, weight: FloatArray) -> None:

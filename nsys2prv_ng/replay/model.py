@@ -25,6 +25,7 @@ from nsys2prv_ng.replay.graph import ALWAYS, NONE, Graph, Numbers, build_graph, 
 from nsys2prv_ng.replay.ranges import HostRanges, RangeFinder, group_by_thread
 from nsys2prv_ng.replay.repeats import Launched, Recomputed, Repeats, find_recomputed, find_repeats, number_steps
 from nsys2prv_ng.replay.threads import Marks, limit_returns, list_marks, list_thread_edges
+from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
 from nsys2prv_ng.value_class import ValueClass
 
@@ -53,29 +54,31 @@ class Model(ValueClass):
         return self.job.whole.task_of_row[self.lanes.thread_row].astype(np.int64)
 
     @cached_property
+    def _edge_owners(self) -> tuple[Int32Array, Int32Array, Int32Array]:
+        """The operation, the call and the thread of each edge, as below."""
+        operation, call, thread = (np.empty(self.graph.to.size, np.int32) for _ in range(3))
+        _find_owners(self.graph.to, self.numbers, self.lanes.calls.thread, self.marks, operation, call, thread)
+        return operation, call, thread
+
+    @property
     def edge_operation(self) -> Int32Array:
         """The operation that starts or ends at each edge; NONE if none does."""
-        return np.where(self.graph.to < self.numbers.call_begin, self.graph.to % max(self.numbers.operations, 1), NONE)
+        return self._edge_owners[0]
 
     @cached_property
     def scaled_operation(self) -> Int32Array:
         """The operation whose length the time of each edge follows: what starts or ends, or what reads memory."""
         return np.where(self.graph.kind == columns.STAGE, self.graph.since, self.edge_operation)
 
-    @cached_property
+    @property
     def edge_call(self) -> Int32Array:
         """The call that starts or ends at each edge; NONE if none does."""
-        at = self.graph.to - self.numbers.call_begin
-        is_call = (at >= 0) & (self.graph.to < self.numbers.others)
-        return np.where(is_call, at % max(self.numbers.calls, 1), NONE)
+        return self._edge_owners[1]
 
-    @cached_property
+    @property
     def edge_thread(self) -> Int32Array:
         """The host thread that passes the time of each edge; NONE for edges of GPUs and between ranks."""
-        thread = _append_none(self.lanes.calls.thread)[self.edge_call]
-        mark = self.graph.to - self.marks.first
-        is_mark = (mark >= 0) & (mark < self.marks.thread.size)
-        return np.where(is_mark, _append_none(self.marks.thread)[np.where(is_mark, mark, -1)], thread)
+        return self._edge_owners[2]
 
     @cached_property
     def edge_rank(self) -> Int32Array:
@@ -146,6 +149,31 @@ class Model(ValueClass):
     @cached_property
     def is_kernel(self) -> BoolArray:
         return ~self.is_memory & (self.lanes.operation_kind != HOST_FUNCTION)
+
+
+@compiled
+def _find_owners(
+    to: Int32Array,
+    numbers: Numbers,
+    call_thread: IntArray,
+    marks: Marks,
+    operation: Int32Array,
+    call: Int32Array,
+    thread: Int32Array,
+) -> None:
+    """Set what `_edge_owners` returns, by the nodes that edges lead to."""
+    operations, calls = numbers
+    call_begin, others = 2 * operations, 2 * (operations + calls)
+    for edge in range(to.size):
+        node = to[edge]
+        operation[edge], call[edge], thread[edge] = NONE, NONE, NONE
+        if node < call_begin:
+            operation[edge] = node % operations
+        elif node < others:
+            call[edge] = (node - call_begin) % calls
+            thread[edge] = call_thread[call[edge]]
+        elif 0 <= node - marks.first < marks.thread.size:
+            thread[edge] = marks.thread[node - marks.first]
 
 
 def _append_none(column: IntArray) -> Int32Array:

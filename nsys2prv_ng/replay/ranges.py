@@ -11,7 +11,7 @@ from nsys2prv_ng.analysis.host_activity import find_main_threads
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.path.streams import Span
 from nsys2prv_ng.arrays.row_keys import find_starts, list_rows, sort_rows, take_groups
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray, Integers, IntTable, pick
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, Int32Array, IntArray, Integers, IntTable
 from nsys2prv_ng.intervals.states import FlatStates, flatten, flatten_innermost, overlay
 from nsys2prv_ng.intervals.step_functions import StepFunction, fill_steps, make_row_steps
 from nsys2prv_ng.job.open_job import Job
@@ -134,27 +134,23 @@ class _Stretches(NamedTuple):
         `thread_of`: the thread whose limits hold for each thread.
         """
         before = np.append(0, np.cumsum(limits.end - limits.begin))
-        found = np.zeros((2, 0), np.int64)
-        while (count := _find_inside(self, limits, before, thread_of, found)) > found.shape[1]:
-            found = np.empty((2, count), np.int64)
-        return found[0], found[1]
+        found = np.empty((2, self.number.size), np.int64)  # only what is filled takes memory
+        count = _find_inside(self, limits, before, thread_of, found)
+        return found[0, :count], found[1, :count]
 
 
 class RangeFinder:
     """Finds what lies in ranges."""
 
     def __init__(
-        self, graph: Graph, lanes: Lanes, edge_thread: Integers, edge_call: Integers, ranges: HostRanges
+        self, graph: Graph, lanes: Lanes, edge_thread: Int32Array, edge_call: Int32Array, ranges: HostRanges
     ) -> None:
         operations, threads = lanes.operations, lanes.thread_row.size
-        edges = np.flatnonzero(mark_kinds(graph.kind, (*ON_HOST, *NETWORK, STAGE)) & (edge_thread >= 0))
-        end = graph.time[graph.to[edges]]
-        call_begin = pick(lanes.calls.begin, edge_call[edges], 0)
-        begin = np.where(graph.kind[edges] == CODE, end - graph.weight[edges], call_begin)
         sent = np.flatnonzero((operations.thread >= 0) & (lanes.launch >= 0))
         launched = operations.launched[sent]
         self._ranges = ranges
-        self._edges = _order(edges, edge_thread[edges], begin, end, threads)
+        edges = mark_kinds(graph.kind, (*ON_HOST, *NETWORK, STAGE)) & (edge_thread >= 0)
+        self._edges = _order_edges(graph, edges, edge_thread, edge_call, lanes.calls.begin, threads)
         self._launches = _order(sent, operations.thread[sent], launched, launched + 1, threads)
 
     def find(self, names: Sequence[int]) -> tuple[Int32Array, FloatArray, Int32Array]:
@@ -167,6 +163,44 @@ class RangeFinder:
         at, inside = edges.find(limits, thread_of)
         share = inside / np.maximum(edges.end[at] - edges.begin[at], 1)
         return edges.number[at], share, launches.number[launches.find(limits, thread_of)[0]]
+
+
+def _order_edges(
+    graph: Graph, chosen: BoolArray, thread: Int32Array, call: Int32Array, call_begin: IntArray, threads: int
+) -> _Stretches:
+    """Return the marked edges by thread. They have the order of their ends, as the nodes have that of their times."""
+    after = np.cumsum(np.bincount(thread[chosen], minlength=threads))
+    size = int(after[-1]) if threads else 0
+    stretches = _Stretches(np.append(0, after), np.empty(size, np.int32), *(np.empty(size, np.int64) for _ in range(3)))
+    _place_edges(graph, chosen, thread, call, call_begin, after, stretches)
+    return stretches
+
+
+@compiled
+def _place_edges(
+    graph: Graph,
+    chosen: BoolArray,
+    thread: Int32Array,
+    call: Int32Array,
+    call_begin: IntArray,
+    after: IntArray,
+    placed: _Stretches,
+) -> None:
+    """Place edges by thread, from the last to the first. `after`: the end of the place of each thread."""
+    for edge in range(chosen.size - 1, -1, -1):
+        if chosen[edge]:
+            own = thread[edge]
+            after[own] -= 1
+            at = after[own]
+            end = graph.time[graph.to[edge]]
+            begin = np.int64(0)
+            if graph.kind[edge] == CODE:
+                begin = end - graph.weight[edge]
+            elif call[edge] >= 0:
+                begin = call_begin[call[edge]]
+            placed.number[at], placed.begin[at], placed.end[at], placed.earliest[at] = edge, begin, end, begin
+            if at + 1 < placed.first[own + 1]:
+                placed.earliest[at] = min(begin, placed.earliest[at + 1])
 
 
 def _order(number: IntArray, thread: Integers, begin: IntArray, end: IntArray, threads: int) -> _Stretches:
@@ -194,7 +228,7 @@ def _find_earliest(first: IntArray, begin: IntArray, earliest: IntArray) -> None
 
 @compiled
 def _find_inside(stretches: _Stretches, limits: Limits, before: IntArray, thread_of: IntArray, found: IntTable) -> int:
-    """Fill `found` with (position, time (ns) within limits) of stretches, as far as there is room; return how many.
+    """Fill `found` with (position, time (ns) within limits) of stretches; return how many.
 
     `before`: the time (ns) within all limits before each one, and within all.
     """
@@ -211,8 +245,7 @@ def _find_inside(stretches: _Stretches, limits: Limits, before: IntArray, thread
                     inside = before[last] - before[one]
                     inside -= max(begin - limits.begin[one], 0) + max(limits.end[last - 1] - end, 0)
                     if inside > 0:
-                        if count < found.shape[1]:
-                            found[0, count], found[1, count] = at, inside
+                        found[0, count], found[1, count] = at, inside
                         count += 1
                 at += 1
     return count

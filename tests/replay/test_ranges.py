@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nsys2prv_ng.replay import ranges as host_ranges
-from nsys2prv_ng.replay.graph import CALL, CODE, KERNEL
+from nsys2prv_ng.replay.graph import CALL, CODE, KERNEL, Graph
 from nsys2prv_ng.replay.ranges import HostRanges, RangeFinder
 
 THREADS, NAMES, LAST = 3, 3, 40
@@ -55,7 +55,9 @@ def test_time_and_launches_in_ranges(ranges: list[Any], edges: list[Any], launch
     thread, kind = (np.array([edge[i] for edge in edges], np.int32) for i in (0, 1))
     begin, end = np.array([edge[2] for edge in edges], np.int64).reshape(-1, 2).T.copy()
     call = np.arange(len(edges), dtype=np.int32)
-    graph: Any = SimpleNamespace(time=end, to=call, kind=kind.astype(np.int8), weight=end - begin)
+    graph = Graph(
+        end, call, call, np.append(call, 0).astype(np.int64), call, call, kind.astype(np.int8), end - begin, 0
+    )
     sender, launched, is_known = (np.array([each[i] for each in launches], np.int64) for i in (0, 1, 2))
     lanes: Any = SimpleNamespace(
         operations=SimpleNamespace(thread=sender, launched=launched),
