@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import ceil
@@ -25,7 +26,7 @@ from nsys2prv_ng.replay.repeats import list_repeated
 from nsys2prv_ng.replay.step_clock import Outcome
 from nsys2prv_ng.replay.what_if import Excerpt, Experiment, choose_excerpt, is_too_large
 from nsys2prv_ng.runtime.limits import get_default_memory
-from nsys2prv_ng.runtime.parallel import LocalEngine
+from nsys2prv_ng.runtime.parallel import LocalEngine, run_in_threads
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.cuda.kernel_classes import OTHER
 from nsys2prv_ng.steps.numbered_names import is_step
@@ -42,6 +43,8 @@ _MOST_SLACK = 6
 """Most ranges, and most classes of kernels, whose slack is measured."""
 _MOST = {what.RANGE: 8, what.CALL: 5, what.CLASS: 5, what.KERNEL: 2}
 """Most changes of ranges, calls, classes of kernels, and kernels of no known class: those with most time."""
+_FINDERS = 4
+"""Most ranges of which the time is measured at once: each needs memory for all of its edges."""
 _MOST_MEASURED = 24
 """Most names of ranges of which the time is measured: those that are open longest."""
 _LEAST_SHARE = 0.005
@@ -109,6 +112,13 @@ def analyse(
     a change that matches nothing.
     """
     model, observed = experiment.model, experiment.observed
+    # They need nothing of each other, and each of what is played needs most of them.
+    finders: tuple[Callable[[], Any], ...] = (
+        lambda: model.in_ranges,
+        lambda: (model.is_memory, model.is_kernel, model.repeats, model.recomputed),
+        lambda: (model.scaled_operation, model.is_between),
+    )
+    deque(run_in_threads(lambda find: find(), finders, min(len(finders), model.job.engine.cores)), 0)
     totals = Totals(model, observed)
     ranges, classes = (totals.measure_ranges(), totals.measure_classes()) if with_slack or not scenarios else ({}, {})
     limits = experiment.list_limits(observed, model.graph.weight)
@@ -124,8 +134,6 @@ def analyse(
         for kind, times in sums.items()
         for name, ns in choose_largest(times, _MOST_SLACK, totals.least_ns)
     ]
-    # Else each thread or process would compute them.
-    _ = model.scaled_operation, model.is_memory, model.is_between, model.is_kernel, model.repeats, model.recomputed
     # What takes longest is first.
     pieces: list[Callable[[], Any]] = [partial(measure_slack, experiment, *target) for target in targets]
     pieces += [partial(experiment.run, changes) for changes in (*scenarios, *likely)]
@@ -209,17 +217,23 @@ class Totals:
         chosen = [n for n in order if not is_step(model.ranges.names[n], skipped)][:_MOST_MEASURED]
         weight = model.graph.weight
         runs = np.bincount(model.edge_operation[self._runs], weight[self._runs], model.numbers.operations)
-        found = {}
-        for n in chosen:
-            edges, share, operations = model.in_ranges.find([n])
+        in_ranges = model.in_ranges
+
+        def measure(n: int) -> tuple[float, int, int, bool]:
+            edges, share, operations = in_ranges.find([n])
             host = float((share * weight[edges])[self._on_host[edges]].sum())
-            device = round(runs[operations].sum())
-            found[model.ranges.names[n]] = round(host) + device
-            does_little_else = host < _HOST_PER_LAUNCH_NS * np.count_nonzero(runs[operations])
-            if device > _LEAST_ON_DEVICE * (host + device) or does_little_else:
-                self.launching.add(model.ranges.names[n])
-            if self._covers_steps(n):
-                self.covering.add(model.ranges.names[n])
+            own = runs[operations]
+            return host, round(own.sum()), int(np.count_nonzero(own)), self._covers_steps(n)
+
+        found = {}
+        measured = run_in_threads(measure, chosen, min(_FINDERS, model.job.engine.cores))
+        for n, (host, device, launches, covers) in zip(chosen, measured, strict=True):
+            name = model.ranges.names[n]
+            found[name] = round(host) + device
+            if device > _LEAST_ON_DEVICE * (host + device) or host < _HOST_PER_LAUNCH_NS * launches:
+                self.launching.add(name)
+            if covers:
+                self.covering.add(name)
         return found
 
     def _covers_steps(self, name: int) -> bool:

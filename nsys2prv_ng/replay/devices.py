@@ -40,10 +40,12 @@ def find_launching(operations: PathOperations, calls: PathCalls) -> IntArray:
     return np.where(inside, call, NONE)
 
 
-def list_device_edges(lanes: Lanes, numbers: Numbers) -> tuple[list[Edges], IntArray]:
-    """Return the dependencies of operations and of calls that wait for them, and the times of further nodes (ns)."""
+def list_device_edges(lanes: Lanes, numbers: Numbers, launching: IntArray) -> tuple[list[Edges], IntArray]:
+    """Return the dependencies of operations and of calls that wait for them, and the times of further nodes (ns).
+
+    `launching`: the result of `find_launching`.
+    """
     operations, calls, threads = lanes.operations, lanes.calls, lanes.threads
-    launching = find_launching(operations, calls)
     every = np.arange(numbers.operations)
     sent = np.where(launching >= 0, numbers.call_begin + launching, NONE)
     launched = pick(calls.begin, launching, NEVER)

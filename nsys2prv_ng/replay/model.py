@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -11,13 +13,14 @@ from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.lanes import Lanes, load_lanes
 from nsys2prv_ng.analysis.path.streams import Span
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows, find_rows
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct, find_distinct_rows, find_rows
 from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATING_COPY, COMMUNICATION, MEMORY
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.reading.device_operations import HOST_FUNCTION
 from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
+from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.replay import graph as columns
 from nsys2prv_ng.replay.communication import list_communication, make_items, merge_own
 from nsys2prv_ng.replay.devices import find_launching, list_device_edges
@@ -27,6 +30,7 @@ from nsys2prv_ng.replay.repeats import Launched, Recomputed, Repeats, find_recom
 from nsys2prv_ng.replay.threads import Marks, limit_returns, list_marks, list_thread_edges
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
+from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.value_class import ValueClass
 
 
@@ -190,25 +194,37 @@ def load_model(job: Job, waits: Waits, lanes: Lanes | None = None, span: Span | 
         lanes = load_lanes(job, waits, span)
     operations, calls = lanes.operations, lanes.calls
     numbers = Numbers(operations.begin.size, calls.begin.size)
-    device_edges, marker_time = list_device_edges(lanes, numbers)
+    task = job.whole.task_of_row[lanes.thread_row].astype(np.int64)
+    launching = find_launching(operations, calls)
+    lists: tuple[Callable[[], Any], ...] = (
+        lambda: list_device_edges(lanes, numbers, launching),
+        lambda: list_thread_edges(lanes, numbers, task),
+    )
+    of_devices, of_threads = run_in_threads(lambda make: make(), lists, min(len(lists), job.engine.cores))
+    device_edges, marker_time = of_devices
     time = np.concatenate([operations.begin, operations.end, calls.begin, calls.end, marker_time])
     items = make_items(lanes, numbers)
     communication = list_communication(job, waits, items, time.size, time)
     time = np.concatenate([time, communication.time])
     every = np.arange(numbers.operations)
     own = make_edges(every, numbers.operation_end + every, _get_kinds(lanes), ALWAYS)
-    task = job.whole.task_of_row[lanes.thread_row].astype(np.int64)
-    edges = [own, *list_thread_edges(lanes, numbers, task)]
-    edges = [merge_own(part, communication, items.get_ends(communication.starts)) for part in edges]
+    edges = [merge_own(part, communication, items.get_ends(communication.starts)) for part in (own, *of_threads)]
     marks, mark_edges = list_marks(job, lanes, numbers, task, time.size)
     time = np.concatenate([time, marks.time])
     whole = join_edges([*edges, *device_edges, *communication.edges, mark_edges])
-    del edges, device_edges, communication, mark_edges  # a third of what the graph needs to be built
+    del (
+        edges,
+        of_threads,
+        of_devices,
+        device_edges,
+        communication,
+        mark_edges,
+    )  # a third of what the graph needs to be built
     limit_returns(whole, time, numbers, lanes.call_name)
     graph = build_graph(time, whole)
     del time, whole
     give_back_freed_memory()  # replays need far less than what it took to load the model
-    return Model(job, lanes, numbers, graph, find_launching(operations, calls), marks, span)
+    return Model(job, lanes, numbers, graph, launching, marks, span)
 
 
 def _get_kinds(lanes: Lanes) -> IntArray:
@@ -222,19 +238,24 @@ def _get_kinds(lanes: Lanes) -> IntArray:
 
 def _load_classes(job: Job, lanes: Lanes) -> tuple[IntArray, list[str]]:
     """Return (index of the class of each kernel or NONE, names of the classes)."""
-    names: dict[str, int] = {}
     begins = lanes.operations.begin
     found = np.full(begins.size, NONE, np.int64)
     low, high = (begins.min(), begins.max()) if begins.size else (0, -1)
-    parts = [(np.zeros(0, np.int64),) * 3]
-    for report, rows in zip(job.reports, job.whole.rows, strict=True):
-        events = load_opened_events(report, source_names.KERNELS, job.store)
+    store = job.store
+
+    def load(report: ReportRecords) -> tuple[IntArray, IntArray, IntArray, list[str]]:
+        events = load_opened_events(report, source_names.KERNELS, store)
         value = events.get_values(types.KERNEL_CLASS)
         line = np.flatnonzero((value != ABSENT) & (events.begin >= low) & (events.begin <= high))
         texts = events.get_names(types.KERNEL_CLASS)
-        distinct, index = np.unique(value[line], return_inverse=True)
-        numbered = np.array([names.setdefault(texts[key], len(names)) for key in distinct.tolist()], np.int64)
-        parts.append((rows[events.place[line]], events.begin[line], numbered[index]))
+        index, distinct = find_distinct(value[line])
+        return events.place[line], events.begin[line], index, [texts[key] for key in distinct.tolist()]
+
+    names: dict[str, int] = {}
+    parts = [(np.zeros(0, np.int64),) * 3]
+    for rows, (place, begin, index, texts) in zip(job.whole.rows, job.engine.map(load, job.reports), strict=True):
+        numbered = np.array([names.setdefault(text, len(names)) for text in texts], np.int64)
+        parts.append((rows[place], begin, numbered[index]))
     row, begin, number = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     at = find_rows([lanes.operation_row, begins], [row, begin])
     found[at[at >= 0]] = number[at >= 0]

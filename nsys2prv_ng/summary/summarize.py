@@ -93,9 +93,8 @@ def compute_summary(
     caller has them.
     """
     waits = find_waits(job) if waits is None else waits
-    beside = replace(job, engine=job.engine.share())
     with job.engine.beside(
-        lambda: compute_path_and_savings(beside, waits, known.lanes, known.path, list_proposed())
+        lambda: compute_path_and_savings(job, waits, known.lanes, known.path, list_proposed())
     ) as wait_for_savings:
         late = find_reasons(job, waits) if known.late is None else known.late
         efficiency = compute_efficiency(job, waits)
