@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.analysis.gpus.activity import list_activity_runs, list_devices, load_gaps
+from nsys2prv_ng.analysis.gpus.activity import Gaps, list_activity_runs, list_devices, load_gaps
 from nsys2prv_ng.analysis.gpus.readbacks import KEYS, Readbacks, load_readbacks
 from nsys2prv_ng.analysis.gpus.times import find_launches, knows_causes
 from nsys2prv_ng.analysis.gpus.waiting import sweep_gpu_waits
@@ -324,19 +324,24 @@ def derive_readbacks(job: Job, labels: Labels) -> JoinResult:
         for part, value, rows in zip(waits, values, job.tree.rows, strict=True)
     ]
     devices, lows = list_devices(job), np.array([low for low, _ in job.scope.windows], np.int64)
-    gpus = []
-    for run in list_activity_runs(job):
-        gaps = load_gaps(job, run)
-        for index in devices.find_reports(gaps.row):
-            report = job.reports[index]
-            calls = load_opened_events(report, source_names.CUDA_API, job.store)
-            launches = find_launches(report, calls, devices.rows_of_reports[index], gaps, lows, job.store)
-            begin, end = gaps.begin[launches.gap], gaps.end[launches.gap]
-            key = waits[index].find(launches.thread, begin, launches.sent)
-            late = np.flatnonzero((key >= 0) & (launches.returned > begin))
-            until = np.minimum(launches.returned, end)[late]
-            row = gaps.row[launches.gap[late]]
-            gpus.append(StateIntervals(row, begin[late], until, values[index][key[late]]))
+
+    def find_idle(part: tuple[int, Gaps]) -> StateIntervals:
+        index, gaps = part
+        report = job.reports[index]
+        calls = load_opened_events(report, source_names.CUDA_API, job.store)
+        launches = find_launches(report, calls, devices.rows_of_reports[index], gaps, lows, job.store)
+        begin, end = gaps.begin[launches.gap], gaps.end[launches.gap]
+        key = waits[index].find(launches.thread, begin, launches.sent)
+        late = np.flatnonzero((key >= 0) & (launches.returned > begin))
+        until = np.minimum(launches.returned, end)[late]
+        return StateIntervals(gaps.row[launches.gap[late]], begin[late], until, values[index][key[late]])
+
+    parts_of_reports = [
+        (index, gaps.take(np.flatnonzero(np.isin(gaps.row, devices.rows_of_reports[index]))))
+        for gaps in (load_gaps(job, run) for run in list_activity_runs(job))
+        for index in devices.find_reports(gaps.row)
+    ]
+    gpus = list(job.engine.map(find_idle, parts_of_reports))
     result = Result()
     for kind, parts in ((types.READBACK, hosts), (types.IDLE_AFTER_READBACK, gpus)):
         place, begin, end, value = _join(parts) if parts else (np.zeros(0, np.int64),) * 4

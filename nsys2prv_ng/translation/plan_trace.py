@@ -7,6 +7,7 @@ nothing else.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,14 +70,17 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
     """Return everything that is needed to write the trace of a job. `note`: what the application's name says of it."""
     kept_labels = read_kept_labels(plan.labels_from) if plan.labels_from else None
     waits = find_waits(job)
-    late = find_reasons(job, waits, name_hosts=plan.summary)
-    labels = Labels()
-    derived_waits, waiting = derive_waits(job, waits, late, plan.wait_lines, labels)
     needs_path = job.finds_waits and (plan.summary or not plan.overview_trace)
-    lanes = load_path_lanes(job, waits) if needs_path else None
-    path = find_critical_path(job, lanes, name_ranges=plan.summary)
-    if not plan.summary:
-        lanes = None  # makes room
+    lanes = load_path_lanes(job, waits) if needs_path and plan.summary else None
+    with (
+        job.engine.beside(lambda: find_critical_path(job, load_path_lanes(job, waits), name_ranges=False))
+        if needs_path and not plan.summary
+        else nullcontext(lambda: find_critical_path(job, lanes))
+    ) as wait_for_path:
+        late = find_reasons(job, waits, name_hosts=plan.summary)
+        labels = Labels()
+        derived_waits, waiting = derive_waits(job, waits, late, plan.wait_lines, labels)
+        path = wait_for_path()
     derived_path = derive_path(job, path, labels)
     give_back_freed_memory()
     derived_steps = derive_steps(job, labels)
