@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import ceil
@@ -87,9 +86,24 @@ def load_experiment(job: Job, waits: Waits) -> Experiment | None:
 
 def make_experiment(job: Job, waits: Waits, excerpt: Excerpt | None = None, lanes: Lanes | None = None) -> Experiment:
     """Return what replays a job, or an excerpt of it. `lanes`: what is replayed, if the caller already has it."""
-    if excerpt is None:
-        return Experiment(load_model(job, waits, lanes))
-    return Experiment(load_model(excerpt.job, waits, lanes, excerpt.span), excerpt)
+    model = load_model(job, waits, lanes) if excerpt is None else load_model(excerpt.job, waits, lanes, excerpt.span)
+    finders = [] if job.steps is None else _list_finders(model)
+    experiment: Experiment = _run_all(model, [lambda: Experiment(model, excerpt), *finders])[0]
+    return experiment
+
+
+def _list_finders(model: Model) -> list[Callable[[], Any]]:
+    """Return functions that find what changes are applied to. They need nothing of each other."""
+    _ = model.edge_thread  # else each would find it
+    return [
+        lambda: model.in_ranges,
+        lambda: (model.is_memory, model.is_kernel, model.repeats, model.recomputed),
+        lambda: (model.scaled_operation, model.is_between),
+    ]
+
+
+def _run_all(model: Model, functions: Sequence[Callable[[], Any]]) -> list[Any]:
+    return list(run_in_threads(lambda function: function(), functions, min(len(functions), model.job.engine.cores)))
 
 
 def describe_size(job: Job) -> str:
@@ -112,13 +126,7 @@ def analyse(
     a change that matches nothing.
     """
     model, observed = experiment.model, experiment.observed
-    # They need nothing of each other, and each of what is played needs most of them.
-    finders: tuple[Callable[[], Any], ...] = (
-        lambda: model.in_ranges,
-        lambda: (model.is_memory, model.is_kernel, model.repeats, model.recomputed),
-        lambda: (model.scaled_operation, model.is_between),
-    )
-    deque(run_in_threads(lambda find: find(), finders, min(len(finders), model.job.engine.cores)), 0)
+    _run_all(model, _list_finders(model))  # else each process would find it
     totals = Totals(model, observed)
     ranges, classes = (totals.measure_ranges(), totals.measure_classes()) if with_slack or not scenarios else ({}, {})
     limits = experiment.list_limits(observed, model.graph.weight)

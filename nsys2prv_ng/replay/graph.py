@@ -10,14 +10,17 @@ its weight, and the others at most that. Weights are what a change alters. A lar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import sort_rows, take_groups
 from nsys2prv_ng.arrays.types import BoolArray, Int8Array, Int32Array, IntArray, Integers
 from nsys2prv_ng.runtime.jit import compiled
+from nsys2prv_ng.runtime.parallel import run_in_threads
 
 CODE, CALL, WAKE, LAUNCH, GAP, KERNEL, COPY, NEAR, FAR, UNSPLIT, TOGETHER, FREE, HANDOVER, STAGE, AFTER = range(15)
 """What passes along an edge:
@@ -148,16 +151,10 @@ _FEW = 16
 """Most edges to one node that are sorted by insertion."""
 
 
-def build_graph(time: IntArray, edges: Edges) -> Graph:
+def build_graph(time: IntArray, edges: Edges, threads: int = 1) -> Graph:
     """Return the graph of nodes that were observed at a time (n, ns)."""
-    first = np.zeros(time.size + 1, np.int64)
-    _count_edges(time, edges.since, edges.to, first)
-    np.cumsum(first, out=first)
-    # Edges are moved once, at the end; until then their numbers stand for them.
-    grouped = np.empty(int(first[-1]), np.int32)
-    _group_edges(time, edges, first, first[:-1].copy(), grouped)
-    _sort_large_groups(time, edges, first, grouped)
-    by_time = sort_rows(time)
+    steps: tuple[Callable[[], Any], ...] = (lambda: sort_rows(time), lambda: _group(time, edges))
+    by_time, (first, grouped) = run_in_threads(lambda step: step(), steps, min(len(steps), threads))
     order, stack = np.empty(time.size, np.int32), np.empty(time.size, np.int32)
     kept = np.ones(grouped.size, np.bool_)
     room = _SortRoom(first[:-1].copy(), np.zeros(time.size, np.int8), stack)
@@ -166,10 +163,30 @@ def build_graph(time: IntArray, edges: Edges) -> Graph:
     count = int(np.count_nonzero(kept))
     placed = Edges(*(np.empty(count, column.dtype) for column in edges))
     limits = np.zeros(time.size + 1, np.int64)
-    _place_edges(time, edges, order, first, grouped, kept, placed, limits)
+    _count_kept(order, first, kept, limits)
     position = np.empty_like(order)
-    position[order] = np.arange(order.size, dtype=np.int32)
+    parts = np.linspace(0, order.size, threads + 1).astype(np.int64).tolist()
+
+    def place(low: int, high: int) -> None:
+        _place_edges(time, edges, order[low:high], first, grouped, kept, placed, limits[low:])
+        position[order[low:high]] = np.arange(low, high, dtype=np.int32)
+
+    deque(run_in_threads(lambda part: place(*part), pairwise(parts), threads), 0)
     return Graph(time, order, position, limits, *placed, dropped=edges.to.size - count)
+
+
+def _group(time: IntArray, edges: Edges) -> tuple[IntArray, Int32Array]:
+    """Return the numbers of the edges by the node they lead to: (limits of the nodes, edges).
+
+    Edges are moved once, at the end; until then their numbers stand for them.
+    """
+    first = np.zeros(time.size + 1, np.int64)
+    _count_edges(time, edges.since, edges.to, first)
+    np.cumsum(first, out=first)
+    grouped = np.empty(int(first[-1]), np.int32)
+    _group_edges(time, edges, first, first[:-1].copy(), grouped)
+    _sort_large_groups(time, edges, first, grouped)
+    return first, grouped
 
 
 @compiled
@@ -269,6 +286,16 @@ def _sort(
 
 
 @compiled
+def _count_kept(order: Int32Array, first: IntArray, kept: BoolArray, limits: IntArray) -> None:
+    """Set where the kept edges to each node end, in the order of nodes."""
+    for p in range(order.size):
+        count = 0
+        for i in range(first[order[p]], first[order[p] + 1]):
+            count += kept[i]
+        limits[p + 1] = limits[p] + count
+
+
+@compiled
 def _place_edges(
     time: IntArray,
     edges: Edges,
@@ -279,13 +306,13 @@ def _place_edges(
     placed: Edges,
     limits: IntArray,
 ) -> None:
-    """Place the edges in the order of their nodes, so that a replay reads them once, and set their weights.
+    """Place the edges to some nodes in their order, so that a replay reads them once, and set their weights.
 
+    `limits`: where those to each node are.
     `least` of the placed edges becomes their weight: the observed time for the last one to each node.
     """
-    count = 0
     for p in range(order.size):
-        node = order[p]
+        node, count = order[p], limits[p]
         for i in range(first[node], first[node + 1]):
             if kept[i]:
                 e = grouped[i]
@@ -296,7 +323,6 @@ def _place_edges(
                 count += 1
         if count > limits[p]:
             placed.least[count - 1] = time[node] - time[placed.since[count - 1]]
-        limits[p + 1] = count
 
 
 def play(graph: Graph, weight: IntArray) -> IntArray:

@@ -22,9 +22,9 @@ from nsys2prv_ng.reading.device_operations import HOST_FUNCTION
 from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.replay import graph as columns
-from nsys2prv_ng.replay.communication import list_communication, make_items, merge_own
+from nsys2prv_ng.replay.communication import Communication, list_communication, make_items, merge_own
 from nsys2prv_ng.replay.devices import find_launching, list_device_edges
-from nsys2prv_ng.replay.graph import ALWAYS, NONE, Graph, Numbers, build_graph, join_edges, make_edges, mark_at
+from nsys2prv_ng.replay.graph import ALWAYS, NONE, Edges, Graph, Numbers, build_graph, join_edges, make_edges, mark_at
 from nsys2prv_ng.replay.ranges import HostRanges, RangeFinder, group_by_thread
 from nsys2prv_ng.replay.repeats import Launched, Recomputed, Repeats, find_recomputed, find_repeats, number_steps
 from nsys2prv_ng.replay.threads import Marks, limit_returns, list_marks, list_thread_edges
@@ -32,6 +32,9 @@ from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
 from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.value_class import ValueClass
+
+_PLACERS = 8
+"""Most threads that place the edges of a graph: memory is not faster for more."""
 
 
 class Model(ValueClass):
@@ -196,32 +199,27 @@ def load_model(job: Job, waits: Waits, lanes: Lanes | None = None, span: Span | 
     numbers = Numbers(operations.begin.size, calls.begin.size)
     task = job.whole.task_of_row[lanes.thread_row].astype(np.int64)
     launching = find_launching(operations, calls)
-    lists: tuple[Callable[[], Any], ...] = (
-        lambda: list_device_edges(lanes, numbers, launching),
-        lambda: list_thread_edges(lanes, numbers, task),
-    )
-    of_devices, of_threads = run_in_threads(lambda make: make(), lists, min(len(lists), job.engine.cores))
-    device_edges, marker_time = of_devices
-    time = np.concatenate([operations.begin, operations.end, calls.begin, calls.end, marker_time])
     items = make_items(lanes, numbers)
-    communication = list_communication(job, waits, items, time.size, time)
-    time = np.concatenate([time, communication.time])
+
+    def list_others() -> tuple[list[Edges], IntArray, Communication]:
+        edges, marker_time = list_device_edges(lanes, numbers, launching)
+        time = np.concatenate([operations.begin, operations.end, calls.begin, calls.end, marker_time])
+        communication = list_communication(job, waits, items, time.size, time)
+        return edges, np.concatenate([time, communication.time]), communication
+
+    lists: tuple[Callable[[], Any], ...] = (list_others, lambda: list_thread_edges(lanes, numbers, task))
+    others, of_threads = run_in_threads(lambda make: make(), lists, min(len(lists), job.engine.cores))
+    device_edges, time, communication = others
     every = np.arange(numbers.operations)
     own = make_edges(every, numbers.operation_end + every, _get_kinds(lanes), ALWAYS)
     edges = [merge_own(part, communication, items.get_ends(communication.starts)) for part in (own, *of_threads)]
     marks, mark_edges = list_marks(job, lanes, numbers, task, time.size)
     time = np.concatenate([time, marks.time])
     whole = join_edges([*edges, *device_edges, *communication.edges, mark_edges])
-    del (
-        edges,
-        of_threads,
-        of_devices,
-        device_edges,
-        communication,
-        mark_edges,
-    )  # a third of what the graph needs to be built
+    # A third of what the graph needs to be built.
+    del edges, of_threads, others, device_edges, communication, mark_edges
     limit_returns(whole, time, numbers, lanes.call_name)
-    graph = build_graph(time, whole)
+    graph = build_graph(time, whole, min(_PLACERS, job.engine.cores))
     del time, whole
     give_back_freed_memory()  # replays need far less than what it took to load the model
     return Model(job, lanes, numbers, graph, launching, marks, span)

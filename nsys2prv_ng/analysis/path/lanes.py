@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ from nsys2prv_ng.reading.opened_events import Names, load_opened_events
 from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
+from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.value_class import ValueClass
 
 
@@ -97,7 +99,7 @@ def load_lanes(job: Job, waits: Waits, span: Span | None = None) -> Lanes:
     names = _unite_names(loaded)
     events = _join_events(loaded)
     shortest_wait = [part.shortest_wait for part in loaded]
-    records = _join_reports([part.operations for part in loaded], [part.calls for part in loaded])
+    records = _join_reports([part.operations for part in loaded], [part.calls for part in loaded], job.engine.cores)
     return _make_lanes(job, waits, records, events, shortest_wait, names)
 
 
@@ -112,7 +114,9 @@ def cut_lanes(job: Job, waits: Waits, lanes: Lanes, span: Span) -> Lanes:
     events = PathEvents(*(column[inside] for column in lanes.events))._replace(call=call)
     ends = np.cumsum(np.bincount(lanes.thread_report, minlength=len(job.reports)))
     shortest_wait = [int(lanes.threads.shortest_wait[end - 1]) if end else 0 for end in ends.tolist()]
-    return _make_lanes(job, waits, _join_reports([operations], [calls]), events, shortest_wait, lanes.names)
+    return _make_lanes(
+        job, waits, _join_reports([operations], [calls], job.engine.cores), events, shortest_wait, lanes.names
+    )
 
 
 def _make_lanes(
@@ -189,17 +193,22 @@ def _unite_names(loaded: Sequence[_Loaded]) -> list[str]:
 _CREATES = "pthread_create"
 _KERNELS = (COMPUTE, COMMUNICATION, WHOLE_GRAPH)
 _OPERATION_COLUMNS = ("begin", "end", "stream", "device", "process", "thread", "launched", "producer")
+_JOINERS = 4
+"""Most columns to join at once: memory is not faster for more, and has them twice meanwhile."""
 _WORTH_GIVING_BACK = 64 << 20
 """Bytes to free before memory goes back to the system: for that, glibc looks at its whole heap."""
 _NUMBERS = {"stream", "device", "process", "thread", "launch", "producer", "row", "kind", "name", "sync", "target"}
 _CALL_COLUMNS = ("begin", "end", "thread", "sync", "target", "since")
 
 
-def _join_reports(operations: Sequence[dict[str, IntArray]], calls: Sequence[dict[str, IntArray]]) -> _Records:
+def _join_reports(
+    operations: Sequence[dict[str, IntArray]], calls: Sequence[dict[str, IntArray]], cores: int
+) -> _Records:
     """Return the operations and calls of all reports, given those of each.
 
     The columns of the reports are moved, so that memory does not have all of them twice.
     """
+    threads = min(_JOINERS, cores)
     counts, call_counts = ([columns["begin"].size for columns in parts] for parts in (operations, calls))
     first = np.repeat(np.cumsum(counts) - counts, counts)
     first_of_call = np.repeat(np.cumsum(counts) - counts, call_counts)
@@ -207,19 +216,20 @@ def _join_reports(operations: Sequence[dict[str, IntArray]], calls: Sequence[dic
     beside = BesideRecords(
         row, name, kind, np.where(launch == NONE, NONE, launch + first), _join(calls, "name"), _join(calls, "kind")
     )
-    operation_table = _join_table(operations, PathOperations._fields, _OPERATION_COLUMNS)
+    operation_table = _join_table(operations, PathOperations._fields, _OPERATION_COLUMNS, threads)
     producer = operation_table[path.PRODUCER]
     producer += np.where(producer == NONE, 0, first)
-    call_table = _join_table(calls, PathCalls._fields, _CALL_COLUMNS)
+    call_table = _join_table(calls, PathCalls._fields, _CALL_COLUMNS, threads)
     call_table[path.TARGET] += np.where(call_table[path.SYNC] == path.SYNC_OPERATION, first_of_call, 0)
     return operation_table, call_table, beside
 
 
-def _join_table(parts: Sequence[dict[str, IntArray]], fields: Sequence[str], names: Sequence[str]) -> IntTable:
+def _join_table(
+    parts: Sequence[dict[str, IntArray]], fields: Sequence[str], names: Sequence[str], threads: int
+) -> IntTable:
     """Return a table with a row for each field. Those of `names` are the columns of all reports; others are not set."""
     table = np.empty((len(fields), sum(part["begin"].size for part in parts)), np.int64)
-    for name in names:
-        _join(parts, name, table[fields.index(name)])
+    deque(run_in_threads(lambda name: _join(parts, name, table[fields.index(name)]), names, threads), 0)
     return table
 
 
