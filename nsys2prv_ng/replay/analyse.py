@@ -18,7 +18,7 @@ from nsys2prv_ng.paraver.value_tables import HANDS_OVER
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.apply import apply_changes, can_apply
 from nsys2prv_ng.replay.changes import Change
-from nsys2prv_ng.replay.graph import CALL, CODE, COPY, FAR, KERNEL, NEAR, NONE, mark_at, mark_kinds
+from nsys2prv_ng.replay.graph import CALL, CODE, COPY, FAR, KERNEL, NEAR, NONE, mark_at, mark_kinds, run_all
 from nsys2prv_ng.replay.model import Model, load_model
 from nsys2prv_ng.replay.numbers import Limit, Scenario, Slack, WhatIfNumbers
 from nsys2prv_ng.replay.repeats import list_repeated
@@ -88,7 +88,7 @@ def make_experiment(job: Job, waits: Waits, excerpt: Excerpt | None = None, lane
     """Return what replays a job, or an excerpt of it. `lanes`: what is replayed, if the caller already has it."""
     model = load_model(job, waits, lanes) if excerpt is None else load_model(excerpt.job, waits, lanes, excerpt.span)
     finders = [] if job.steps is None else _list_finders(model)
-    experiment: Experiment = _run_all(model, [lambda: Experiment(model, excerpt), *finders])[0]
+    experiment: Experiment = run_all([lambda: Experiment(model, excerpt), *finders], job.engine.cores)[0]
     return experiment
 
 
@@ -100,10 +100,6 @@ def _list_finders(model: Model) -> list[Callable[[], Any]]:
         lambda: (model.is_memory, model.is_kernel, model.repeats, model.recomputed),
         lambda: (model.scaled_operation, model.is_between),
     ]
-
-
-def _run_all(model: Model, functions: Sequence[Callable[[], Any]]) -> list[Any]:
-    return list(run_in_threads(lambda function: function(), functions, min(len(functions), model.job.engine.cores)))
 
 
 def describe_size(job: Job) -> str:
@@ -126,7 +122,7 @@ def analyse(
     a change that matches nothing.
     """
     model, observed = experiment.model, experiment.observed
-    _run_all(model, _list_finders(model))  # else each process would find it
+    run_all(_list_finders(model), model.job.engine.cores)  # else each process would find it
     totals = Totals(model, observed)
     ranges, classes = (totals.measure_ranges(), totals.measure_classes()) if with_slack or not scenarios else ({}, {})
     limits = experiment.list_limits(observed, model.graph.weight)

@@ -165,7 +165,7 @@ def trace_back(graph: Graph, core: Core, weight: IntArray, new: IntArray, node: 
     `weight`: of each edge of the graph; `new`: when each node of the core happens (ns).
     """
     path = np.empty(graph.order.size, np.int64)
-    return path[: _trace_back(graph, core, weight, new, core.number[node], low, path)].copy()
+    return path[: _trace_back(graph, core, weight, new, int(core.number[node]), low, path)].copy()
 
 
 @compiled

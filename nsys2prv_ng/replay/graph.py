@@ -10,8 +10,8 @@ its weight, and the others at most that. Weights are what a change alters. A lar
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -153,8 +153,7 @@ _FEW = 16
 
 def build_graph(time: IntArray, edges: Edges, threads: int = 1) -> Graph:
     """Return the graph of nodes that were observed at a time (n, ns)."""
-    steps: tuple[Callable[[], Any], ...] = (lambda: sort_rows(time), lambda: _group(time, edges))
-    by_time, (first, grouped) = run_in_threads(lambda step: step(), steps, min(len(steps), threads))
+    by_time, (first, grouped) = run_all([lambda: sort_rows(time), lambda: _group(time, edges)], threads)
     order, stack = np.empty(time.size, np.int32), np.empty(time.size, np.int32)
     kept = np.ones(grouped.size, np.bool_)
     room = _SortRoom(first[:-1].copy(), np.zeros(time.size, np.int8), stack)
@@ -171,8 +170,13 @@ def build_graph(time: IntArray, edges: Edges, threads: int = 1) -> Graph:
         _place_edges(time, edges, order[low:high], first, grouped, kept, placed, limits[low:])
         position[order[low:high]] = np.arange(low, high, dtype=np.int32)
 
-    deque(run_in_threads(lambda part: place(*part), pairwise(parts), threads), 0)
+    run_all([partial(place, low, high) for low, high in pairwise(parts)], threads)
     return Graph(time, order, position, limits, *placed, dropped=edges.to.size - count)
+
+
+def run_all(functions: Sequence[Callable[[], Any]], threads: int) -> list[Any]:
+    """Return the results of functions that need nothing of each other."""
+    return list(run_in_threads(lambda function: function(), functions, min(len(functions), threads)))
 
 
 def _group(time: IntArray, edges: Edges) -> tuple[IntArray, Int32Array]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -24,13 +22,23 @@ from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.replay import graph as columns
 from nsys2prv_ng.replay.communication import Communication, list_communication, make_items, merge_own
 from nsys2prv_ng.replay.devices import find_launching, list_device_edges
-from nsys2prv_ng.replay.graph import ALWAYS, NONE, Edges, Graph, Numbers, build_graph, join_edges, make_edges, mark_at
+from nsys2prv_ng.replay.graph import (
+    ALWAYS,
+    NONE,
+    Edges,
+    Graph,
+    Numbers,
+    build_graph,
+    join_edges,
+    make_edges,
+    mark_at,
+    run_all,
+)
 from nsys2prv_ng.replay.ranges import HostRanges, RangeFinder, group_by_thread
 from nsys2prv_ng.replay.repeats import Launched, Recomputed, Repeats, find_recomputed, find_repeats, number_steps
 from nsys2prv_ng.replay.threads import Marks, limit_returns, list_marks, list_thread_edges
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
-from nsys2prv_ng.runtime.parallel import run_in_threads
 from nsys2prv_ng.value_class import ValueClass
 
 _PLACERS = 8
@@ -207,8 +215,7 @@ def load_model(job: Job, waits: Waits, lanes: Lanes | None = None, span: Span | 
         communication = list_communication(job, waits, items, time.size, time)
         return edges, np.concatenate([time, communication.time]), communication
 
-    lists: tuple[Callable[[], Any], ...] = (list_others, lambda: list_thread_edges(lanes, numbers, task))
-    others, of_threads = run_in_threads(lambda make: make(), lists, min(len(lists), job.engine.cores))
+    others, of_threads = run_all([list_others, lambda: list_thread_edges(lanes, numbers, task)], job.engine.cores)
     device_edges, time, communication = others
     every = np.arange(numbers.operations)
     own = make_edges(every, numbers.operation_end + every, _get_kinds(lanes), ALWAYS)
