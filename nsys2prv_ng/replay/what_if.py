@@ -39,6 +39,10 @@ from nsys2prv_ng.steps.steps import Steps
 
 MOST = 8_000_000
 """Most operations and calls to replay: each takes about 450 bytes, with two changes that are played at once."""
+_ENOUGH = 3_000_000
+"""Most operations and calls of an excerpt that has enough steps: more of these hardly change what is predicted.
+
+Measured on 16 copies of ddplong-2x2: of 59 steps, 46 and 22 save the same as all within 0.1 and 1 % of a step."""
 _LEADS = (2, 1)
 """Numbers of steps of a lead-in, the best first. Without one, predictions for real captures were wrong by up to 40%."""
 
@@ -67,13 +71,12 @@ def choose_excerpt(job: Job) -> Excerpt | None:
         return None
     lows, highs = _find_limits(steps)
     before_low, before_high = np.split(_count_before(job, np.append(lows, highs)), 2)
-    for lead in _LEADS:
-        chosen = _choose_run(steps, counted, before_low, before_high, lead)
-        if chosen is not None:
+    for most, lead in ((min(_ENOUGH, MOST), _LEADS[0]), *((MOST, lead) for lead in _LEADS)):
+        first, last = _choose_run(steps, counted, before_low, before_high, lead, most) or (0, -1)
+        if last - first + 1 >= (_FEW if most < MOST else 1):
             break
     else:
         return None
-    first, last = chosen
     opens = max(first - lead, 0)
     base = max(opens - 1, 0)  # the first step starts when the step before it ends
     lengths = (steps.stop - steps.start)[counted]
@@ -116,15 +119,16 @@ def _count_in_report(report: ReportRecords, times: IntArray, store: Store) -> In
 
 
 def _choose_run(
-    steps: Steps, counted: IntArray, before_low: IntArray, before_high: IntArray, lead: int
+    steps: Steps, counted: IntArray, before_low: IntArray, before_high: IntArray, lead: int, most: int
 ) -> tuple[int, int] | None:
     """Return the first and last step of the excerpt with a lead-in of some steps; None if the lead-in is longer.
 
-    `counted`: the steps that count. `before_low`, `before_high`: operations and calls before the limits of each step.
+    `counted`: the steps that count. `before_low`, `before_high`: operations and calls before the limits of each step;
+    `most`: those of the excerpt and its lead-in.
     """
     at = np.arange(counted.size)
-    most = before_low[np.maximum(counted - lead, 0)] + MOST
-    last = np.searchsorted(before_high[counted], most, "right") - 1
+    until = before_low[np.maximum(counted - lead, 0)] + most
+    last = np.searchsorted(before_high[counted], until, "right") - 1
     gaps = counted - at  # constant while steps follow each other
     last = np.minimum(last, np.searchsorted(gaps, gaps, "right") - 1)
     count = last - at + 1

@@ -93,6 +93,19 @@ def test_what_cannot_be_replayed_is_refused(monkeypatch: pytest.MonkeyPatch, tmp
 
 @pytest.mark.all_sets
 @pytest.mark.slow
+@pytest.mark.parametrize(("few", "is_shorter"), [(2, True), (5, False)])
+def test_enough_steps_are_no_more_than_needed(few: int, is_shorter: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An excerpt is shorter than what fits if it has enough steps."""
+    monkeypatch.setattr(what_if, "MOST", 400)
+    longest = nsys2prv_ng.what_if(MPI, change=["network = ideal"]).steps
+    monkeypatch.setattr(what_if, "_ENOUGH", 250)
+    monkeypatch.setattr(what_if, "_FEW", few)
+    found = nsys2prv_ng.what_if(MPI, change=["network = ideal"]).steps
+    assert found == longest if not is_shorter else few <= found < longest
+
+
+@pytest.mark.all_sets
+@pytest.mark.slow
 def test_a_summary_tells_which_steps_were_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(what_if, "MOST", 400)
     summary = nsys2prv_ng.summarize(MPI)
@@ -223,19 +236,19 @@ def make_steps(lengths: list[int]) -> Steps:
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_the_choice_is_that_of_a_plain_search(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_choice_is_that_of_a_plain_search(seed: int) -> None:
     rng = random.Random(seed)
     count, lead = rng.randint(1, 12), rng.randint(1, 2)
     lengths = [rng.randint(1, 30) for _ in range(count)]
     sizes = [rng.randint(1, 9) for _ in range(count)]
     counted = sorted(rng.sample(range(count), rng.randint(1, count)))
-    monkeypatch.setattr(what_if, "MOST", rng.randint(1, 60))
+    most = rng.randint(1, 60)
     after = np.cumsum(sizes)
 
     def fits(i: int, j: int) -> bool:
         run = counted[i : j + 1]
         follow = all(b == a + 1 for a, b in pairwise(run))
-        return follow and sum(sizes[max(run[0] - lead, 0) : run[-1] + 1]) <= what_if.MOST and len(run) >= lead
+        return follow and sum(sizes[max(run[0] - lead, 0) : run[-1] + 1]) <= most and len(run) >= lead
 
     runs = [(i, j) for i in range(len(counted)) for j in range(i, len(counted)) if fits(i, j)]
     runs = [(i, j) for i, j in runs if not any(a <= i and j <= b and (a, b) != (i, j) for a, b in runs)]
@@ -246,5 +259,5 @@ def test_the_choice_is_that_of_a_plain_search(seed: int, monkeypatch: pytest.Mon
         return abs(float(np.mean([lengths[n] for n in counted[run[0] : run[1] + 1]])) - middle)
 
     best = min((run for run in runs if run[1] - run[0] + 1 >= least), key=rate, default=None)
-    found = what_if._choose_run(make_steps(lengths), np.array(counted), after - sizes, after, lead)
+    found = what_if._choose_run(make_steps(lengths), np.array(counted), after - sizes, after, lead, most)
     assert found == (None if best is None else (counted[best[0]], counted[best[1]]))
