@@ -157,9 +157,6 @@ def _guess(word: str, commands: Iterable[str]) -> str:
 
 def run(words: list[str]) -> tuple[int, str]:
     """Run the program with these words; return the exit code and the line for an error. Raises that of a signal."""
-    # Numpy's OpenBLAS would start a thread for each core. Nothing here needs them, and sums of real numbers, as in
-    # the fit of the clocks, would depend on the number of cores.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     keep_freed_memory()
     refuse_pandas()
     try:

@@ -39,6 +39,9 @@ def main() -> NoReturn:
         _open_closed_streams()
         # Imports make 200,000 objects that stay: looking through them again and again takes a tenth of a second.
         gc.set_threshold(500_000)
+        # Numpy's OpenBLAS would start a thread for each core. Nothing here needs them, and sums of real numbers, as in
+        # the fit of the clocks, would depend on the number of cores.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         from nsys2prv_ng.cli.app import run  # imports all commands: a tenth of a second
 
         code, message = run(sys.argv[1:])

@@ -625,3 +625,21 @@ program.main()
     assert process.returncode == 128 + signal.SIGTERM
     assert error == "nsys2prv-ng: error: terminated; no unfinished file is left\n"
     assert time.monotonic() - began < 20
+
+
+def test_numpy_starts_no_threads() -> None:
+    """OpenBLAS starts a thread for each core when it is loaded, unless the variable is set by then."""
+    code = """if True:
+        import os, sys
+        from nsys2prv_ng.cli import program
+        class Finder:
+            def find_spec(name, path=None, target=None):
+                if name == "numpy":
+                    print(os.environ.get("OPENBLAS_NUM_THREADS"), flush=True)
+        sys.meta_path.insert(0, Finder)
+        sys.argv[1:] = ["--version"]
+        program.main()
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[0] == "1"

@@ -96,9 +96,9 @@ def test_what_cannot_be_replayed_is_refused(monkeypatch: pytest.MonkeyPatch, tmp
 @pytest.mark.parametrize(("few", "is_shorter"), [(2, True), (5, False)])
 def test_enough_steps_are_no_more_than_needed(few: int, is_shorter: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """An excerpt is shorter than what fits if it has enough steps."""
-    monkeypatch.setattr(what_if, "MOST", 400)
+    monkeypatch.setattr(what_if, "MOST", 800)
     longest = nsys2prv_ng.what_if(MPI, change=["network = ideal"]).steps
-    monkeypatch.setattr(what_if, "_ENOUGH", 250)
+    monkeypatch.setattr(what_if, "_ENOUGH", 400)
     monkeypatch.setattr(what_if, "_FEW", few)
     found = nsys2prv_ng.what_if(MPI, change=["network = ideal"]).steps
     assert found == longest if not is_shorter else few <= found < longest
