@@ -3,7 +3,7 @@
 python benchmarks/chart.py [OUT.png]
 
 Needs matplotlib (`pip install -e '.[bench]'`). Reads benchmarks/measured/against_nsys2prv.json and scale.json, and
-writes docs/pictures/performance.png if no other name is given.
+writes docs/pictures/performance.png if no other name is given; cores.png beside it is from cores.json.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ def main() -> None:
     decorate(memory, "Peak memory of all processes, GB")
     figure.legend(*time.get_legend_handles_labels(), loc="outside lower center", ncols=len(SERIES), frameon=False)
     figure.savefig(out, dpi=130)
+    draw_cores()
     print(out)
 
 
@@ -55,6 +56,22 @@ def load_measurements(name: str) -> list[dict[str, Any]]:
     """Return the rows of a file of measurements, none if it is missing."""
     path = HERE / f"measured/{name}.json"
     return json.loads(path.read_text())["measurements"] if path.exists() else []
+
+
+def draw_cores() -> None:
+    """Draw how many times as fast more cores are, for each command and number of reports."""
+    rows = load_measurements("cores")
+    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    for command, reports in dict.fromkeys((row["who"], row["reports"]) for row in rows):
+        own = [row for row in rows if (row["who"], row["reports"]) == (command, reports)]
+        speed_up = [own[0]["wall"] / row["wall"] for row in own]
+        axes.plot([row["cores"] for row in own], speed_up, marker="o", label=f"{command}, {reports} reports")
+    axes.axline((1, 1), slope=1, color="grey", linestyle=":", label="ideal")
+    axes.set_xlabel("cores")
+    axes.set_title("Times as fast as with one core")
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
+    figure.savefig(PICTURE.with_name("cores.png"), dpi=130)
 
 
 def decorate(axes: Axes, title: str) -> None:

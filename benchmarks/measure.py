@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -45,14 +45,19 @@ class Cost:
     """Highest resident set of a single process, as the kernel accounts it."""
 
 
-def measure_cost(command: Sequence[str | Path], folder: Path | None = None) -> Cost:
-    """Run a command in a folder and return its cost. Raises SystemExit with the end of its output if it fails."""
+def measure_cost(command: Sequence[str | Path], folder: Path | None = None, output: Path | None = None) -> Cost:
+    """Run a command in a folder and return its cost; write what it prints to a file, if there is to be one.
+
+    Raises SystemExit with the end of what it printed if it fails.
+    """
     if not Path("/proc/thread-self/children").exists():
         raise SystemExit("this kernel does not list the children of a process (CONFIG_PROC_CHILDREN)")
-    with tempfile.TemporaryFile() as output:
+    with ExitStack() as stack:
+        errors = stack.enter_context(tempfile.TemporaryFile())
+        printed = errors if output is None else stack.enter_context(output.open("wb"))
         start = time.perf_counter()
         process = subprocess.Popen(
-            list(map(str, command)), cwd=folder, env=_make_environment(), stdout=output, stderr=subprocess.STDOUT
+            list(map(str, command)), cwd=folder, env=_make_environment(), stdout=printed, stderr=errors
         )
         sampler = _Sampler(process.pid)
         sampler.start()
@@ -61,8 +66,8 @@ def measure_cost(command: Sequence[str | Path], folder: Path | None = None) -> C
         process.returncode = os.waitstatus_to_exitcode(status)
         sampler.stop()
         if process.returncode:
-            output.seek(0)
-            tail = output.read()[-2000:].decode(errors="replace")
+            errors.seek(0)
+            tail = errors.read()[-2000:].decode(errors="replace")
             raise SystemExit(f"{' '.join(map(str, command))[:300]}: exit code {process.returncode}\n{tail}")
     cpu = usage.ru_utime + usage.ru_stime
     return Cost(wall, cpu, sampler.pss, sampler.anonymous, usage.ru_maxrss * 1024)
