@@ -13,7 +13,8 @@ from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.reading.read_report import NO_HELPERS, Helpers, read_report
 from nsys2prv_ng.reading.read_reports import ReadReport, order_reports, read_each
 from nsys2prv_ng.reading.shards import WhatToRead, find_shards, load_shards, write_shard
-from nsys2prv_ng.records.store import FolderStore, LocalStore, Store
+from nsys2prv_ng.records.folder_store import FolderStore
+from nsys2prv_ng.records.store import LocalStore, Store
 from nsys2prv_ng.report.export_all import locate_exports
 from nsys2prv_ng.report.files import get_export_size, get_report_size, refuse_missing, refuse_no_reports, refuse_twice
 from nsys2prv_ng.runtime.limits import Resources

@@ -20,7 +20,7 @@ from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
 from nsys2prv_ng.reading.kept_objects import load_kept, make_damaged_error, write_kept
 from nsys2prv_ng.reading.read_report import read_report
 from nsys2prv_ng.reading.read_reports import ReadReport, read_each
-from nsys2prv_ng.records.store import SHELF, FolderStore
+from nsys2prv_ng.records.folder_store import SHELF, FolderStore
 from nsys2prv_ng.report.export_all import locate_exports
 from nsys2prv_ng.report.files import get_report_size
 from nsys2prv_ng.report.formats import get_report_name

@@ -5,15 +5,11 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-import secrets
 import tempfile
 import threading
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
-from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -22,22 +18,14 @@ import numpy.typing as npt
 
 from nsys2prv_ng.arrays.types import ByteArray
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.runtime.files import hold, open_input
-from nsys2prv_ng.runtime.limits import allow_more_files
 
 Array = npt.NDArray[Any]
 
-_TRACE_PREFIX = "trace-"
-"""Start of the names of files for what processes find out together about a trace."""
-SHELF = ".columns"
-"""Ending of the files in a folder."""
 _MOST_MAPPED = 512 << 20
 """About how many bytes of mapped shelves a process keeps in memory. A slice of a trace of 64 reports needs 420 MB, as
 Linux maps 64 KB around each page that is read. To map them anew for each slice would take as long as to make it."""
 _LEAST_MAPPED = 1 << 18
 """Least bytes of columns that are mapped instead of copied."""
-_MOST_OPEN = 64
-"""Most files in a folder that a process keeps open to read: there may be one for each report."""
 
 
 class Slot(NamedTuple):
@@ -108,7 +96,7 @@ class LocalStore(Store):
     processes have ended, whatever ended them.
     """
 
-    def __init__(self, folder: Path, memory: int, read_from: FolderStore | None = None) -> None:
+    def __init__(self, folder: Path, memory: int, read_from: Store | None = None) -> None:
         """Open the memory and the file of this process.
 
         `memory`: bytes to keep before a file in `folder` is used. `read_from`: the store of shelves with names. Raises
@@ -155,7 +143,7 @@ class LocalStore(Store):
     def _make_shelves(self, count: int) -> None:
         # Only Linux has memory that processes share by its descriptor; elsewhere all columns go to the file.
         create = getattr(os, "memfd_create", None)
-        with _report_errors(self.folder), ExitStack() as opened:
+        with report_errors(self.folder), ExitStack() as opened:
             new = range(len(self._disk), count)
             disk = [opened.enter_context(tempfile.TemporaryFile(dir=self.folder, buffering=0)) for _ in new]
             files = (os.fdopen(create("events"), "r+b", 0) for _ in new) if create else ()
@@ -170,28 +158,28 @@ class LocalStore(Store):
 
     def put_pieces(self, pieces: Iterable[Array], size: int) -> Slot:
         assert os.getpid() == self._owner, "a forked process has no shelf of its own"
-        with _report_errors(self.folder):
+        with report_errors(self.folder):
             with self._lock:
                 used = sum(os.fstat(file.fileno()).st_size for file in self._memory)  # by all processes
                 on_disk = not self._memory or used + size > self.memory
-                at = _align(self._ends[on_disk])
+                at = align(self._ends[on_disk])
                 self._ends[on_disk] = at + size
                 slot = Slot(self.shelf, on_disk, at)
                 if not on_disk:  # other processes see the used memory before it is written
                     os.ftruncate(self._get_descriptor(slot), at + size)
-            _write(self._get_descriptor(slot), pieces, at)
+            write_pieces(self._get_descriptor(slot), pieces, at)
         return slot
 
     def overwrite(self, slot: Slot, pieces: Iterable[Array]) -> None:
         """Put pieces of columns in place of those in a slot, which are as long. Raises TranslationError."""
-        with _report_errors(self.folder):
-            _write(self._get_descriptor(slot), pieces, slot.at)
+        with report_errors(self.folder):
+            write_pieces(self._get_descriptor(slot), pieces, slot.at)
 
     def get(self, slot: Slot, columns: Sequence[Array]) -> None:
         if self.read_from is not None and slot.is_named:
             self.read_from.get(slot, columns)
         else:
-            _read(self._get_descriptor(slot), _view_all(columns), slot.at)
+            read_into(self._get_descriptor(slot), view_all(columns), slot.at)
 
     def load(self, slot: Slot, lengths: Sequence[int], types: Sequence[npt.DTypeLike]) -> list[Array]:
         sizes = [length * np.dtype(dtype).itemsize for length, dtype in zip(lengths, types, strict=True)]
@@ -211,7 +199,7 @@ class LocalStore(Store):
         if self.read_from is not None and slot.is_named:
             return self.read_from.map(slot, end)
         with self._lock:
-            return _map(self._get_descriptor(slot), slot, self._mapped)
+            return map_file(self._get_descriptor(slot), slot, self._mapped)
 
     def release(self) -> None:
         super().release()
@@ -222,116 +210,6 @@ class LocalStore(Store):
         assert isinstance(slot.shelf, int)
         files = self._disk if slot.on_disk or not self._memory else self._memory
         return files[slot.shelf].fileno()
-
-
-class FolderStore(Store):
-    """Columns in files of a folder that processes on several machines share.
-
-    Each process puts columns into its own file, whose name is the shelf; a copy of the store that is sent to another
-    process starts another file there. The folder and its files stay. Columns are on the disk before another process
-    gets their slot: NFS then shows them to other machines, if these open the file after that.
-    """
-
-    def __init__(self, folder: Path, shelf: str = "", read_from: Path | None = None, *, is_copy: bool = False) -> None:
-        """`shelf`: name of the file of this process; by default a unique name after _TRACE_PREFIX.
-
-        `read_from`: another folder, for files that are not in `folder`. `is_copy`: others wait for the columns.
-        """
-        super().__init__()
-        self.folder = folder
-        self.read_from = read_from
-        self._shelf = shelf
-        self._is_copy = is_copy
-        self._file: IO[bytes] | None = None
-        self._end = 0
-        self._reading: OrderedDict[str, BufferedReader] = OrderedDict()
-
-    def __reduce__(self) -> tuple[Callable[..., FolderStore], tuple[Path, str, Path | None]]:
-        with self._lock:
-            if self._file is not None and not self._file.closed:
-                os.fsync(self._file.fileno())
-        return partial(FolderStore, is_copy=True), (self.folder, "", self.read_from)
-
-    def put_pieces(self, pieces: Iterable[Array], size: int) -> Slot:
-        with _report_errors(self.folder):
-            with self._lock:
-                if self._file is None:
-                    self._shelf = self._shelf or f"{_TRACE_PREFIX}{secrets.token_hex(8)}"
-                    self._file = locate_shelf(self.folder, self._shelf).open("xb", 0)
-                    hold(self._file.fileno())
-                at = _align(self._end)
-                self._end = at + size
-                if self._is_copy:
-                    _write(self._file.fileno(), pieces, at)
-                    os.fsync(self._file.fileno())
-            if not self._is_copy:
-                _write(self._file.fileno(), pieces, at)
-        return Slot(self._shelf, True, at)
-
-    def get(self, slot: Slot, columns: Sequence[Array]) -> None:
-        assert isinstance(slot.shelf, str)
-        try:
-            with self._lock:  # another thread could close the file otherwise
-                try:
-                    _read(self._open_to_read(slot.shelf), _view_all(columns), slot.at)
-                except EOFError:  # NFS shows what others have written since then if the file is opened again
-                    _read(self._open_to_read(slot.shelf, again=True), _view_all(columns), slot.at)
-        except (OSError, EOFError) as error:
-            if _allow_more_files(error):
-                return self.get(slot, columns)
-            reason = getattr(error, "strerror", None) or "it is shorter than it was"
-            raise TranslationError(
-                f"{locate_shelf(self.folder, slot.shelf)}: cannot be read ({reason}); read its report again"
-            ) from None
-
-    def map(self, slot: Slot, end: int = 0) -> ByteArray:
-        assert isinstance(slot.shelf, str)
-        try:
-            with self._lock:
-                mapped = _map(self._open_to_read(slot.shelf), slot, self._mapped)
-                if mapped.size < end:
-                    mapped = _map(self._open_to_read(slot.shelf, again=True), slot, self._mapped)
-                return mapped
-        except OSError as error:
-            if _allow_more_files(error):
-                return self.map(slot, end)
-            path = locate_shelf(self.folder, slot.shelf)
-            raise TranslationError(f"{path}: cannot be read ({error.strerror}); read its report again") from None
-
-    def close(self) -> None:
-        """Write all columns to the disk, and close the files."""
-        if self._file is not None:
-            with _report_errors(self.folder):
-                os.fsync(self._file.fileno())
-                self._file.close()
-        while self._reading:
-            self._reading.popitem()[1].close()
-        self._unmap()
-
-    def get_file(self) -> tuple[str, int]:
-        """Return the name and the bytes of the file of this process; an empty name if nothing was put."""
-        return ("", 0) if self._file is None else (locate_shelf(self.folder, self._shelf).name, self._end)
-
-    def abandon(self) -> None:
-        """Remove the file of this process."""
-        if self._file is not None:
-            self._file.close()
-            locate_shelf(self.folder, self._shelf).unlink(missing_ok=True)
-
-    def _open_to_read(self, shelf: str, *, again: bool = False) -> int:
-        if again and shelf in self._reading:
-            self._reading.pop(shelf).close()
-        file = self._reading.get(shelf)
-        if file is None:
-            path = locate_shelf(self.folder, shelf)
-            if self.read_from is not None and not path.exists():
-                path = locate_shelf(self.read_from, shelf)
-            file = self._reading[shelf] = open_input(path)
-            if len(self._reading) > _MOST_OPEN:
-                self._reading.popitem(last=False)[1].close()
-        else:
-            self._reading.move_to_end(shelf)
-        return file.fileno()
 
 
 class StoredColumns(NamedTuple):
@@ -353,14 +231,7 @@ def load_columns(stored: StoredColumns, store: Store) -> list[Array]:
     return store.load(stored.slot, [stored.length] * len(stored.types), stored.types)
 
 
-def locate_shelf(folder: Path, shelf: str) -> Path:
-    """Return the path of a file of columns. Raises TranslationError for a name that leads out of the folder."""
-    if not shelf or os.sep in shelf or shelf.startswith("."):
-        raise TranslationError(f"{folder}: names a file of events that is not in it; read the reports again")
-    return folder / f"{shelf}{SHELF}"
-
-
-def _align(at: int) -> int:
+def align(at: int) -> int:
     """Return the next byte at which columns of any type may start."""
     return -(-at // 8) * 8
 
@@ -370,7 +241,7 @@ class _Mapped(NamedTuple):
     content: ByteArray
 
 
-def _map(descriptor: int, slot: Slot, mapped: dict[tuple[int | str, bool], _Mapped]) -> ByteArray:
+def map_file(descriptor: int, slot: Slot, mapped: dict[tuple[int | str, bool], _Mapped]) -> ByteArray:
     """Return the bytes of a file; an earlier map is used until the file has grown."""
     size = os.fstat(descriptor).st_size
     known = mapped.get(slot[:2])
@@ -389,23 +260,15 @@ def _count_mapped() -> int:
     return 0
 
 
-def _allow_more_files(error: Exception) -> bool:
-    """Return whether an error was a lack of file descriptors, and this process is allowed more of them now.
-
-    Each map needs a descriptor (Python copies it), and a job has thousands of shards.
-    """
-    return isinstance(error, OSError) and error.errno == errno.EMFILE and allow_more_files()
-
-
 def _view(column: Array) -> memoryview:
     return column.data.cast("B") if column.nbytes else memoryview(b"")
 
 
-def _view_all(columns: Sequence[Array]) -> list[memoryview]:
+def view_all(columns: Sequence[Array]) -> list[memoryview]:
     return [_view(column) for column in columns if column.nbytes]
 
 
-def _write(descriptor: int, pieces: Iterable[Array], at: int) -> None:
+def write_pieces(descriptor: int, pieces: Iterable[Array], at: int) -> None:
     """Write whole pieces, one after the other, from a byte of a file."""
     for piece in pieces:
         view = _view(piece)
@@ -414,7 +277,7 @@ def _write(descriptor: int, pieces: Iterable[Array], at: int) -> None:
             view, at = view[done:], at + done
 
 
-def _read(descriptor: int, views: list[memoryview], at: int) -> None:
+def read_into(descriptor: int, views: list[memoryview], at: int) -> None:
     """Fill views, one after the other, from a byte of a file. Raises EOFError if the file ends too early."""
     while views:
         done = os.preadv(descriptor, views, at)
@@ -428,7 +291,7 @@ def _read(descriptor: int, views: list[memoryview], at: int) -> None:
 
 
 @contextmanager
-def _report_errors(folder: Path) -> Iterator[None]:
+def report_errors(folder: Path) -> Iterator[None]:
     """Raise TranslationError with a remedy if columns cannot be kept in a folder."""
     try:
         yield

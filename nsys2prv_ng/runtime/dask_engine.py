@@ -163,9 +163,6 @@ class DaskEngine:
     def beside(self, do: Callable[[], T]) -> AbstractContextManager[Callable[[], T]]:
         return nullcontext(do)  # it also maps, which only this process can do
 
-    def share(self) -> DaskEngine:
-        return self
-
     def limit(self, workers: int) -> DaskEngine:
         return self
 

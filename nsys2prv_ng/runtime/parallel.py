@@ -78,9 +78,6 @@ class Engine(Protocol):
         The engine may already work on it: `do` must store nothing, and its result must be one that can be pickled.
         """
 
-    def share(self) -> Engine:
-        """Return an engine with half of the workers, for work that is done beside other work."""
-
     def limit(self, workers: int) -> Engine:
         """Return an engine with at most this number of workers here, for pieces that take much memory."""
 
@@ -120,9 +117,6 @@ class LocalEngine(ValueClass):
 
     def beside(self, do: Callable[[], T]) -> AbstractContextManager[Callable[[], T]]:
         return run_beside(do) if self._may_fork() else nullcontext(do)
-
-    def share(self) -> LocalEngine:
-        return self.limit(self.workers // 2)
 
     def limit(self, workers: int) -> LocalEngine:
         return replace(self, workers=max(1, min(self.workers, workers)))

@@ -17,8 +17,8 @@ from nsys2prv_ng.reading.kept_objects import load_kept, write_kept
 from nsys2prv_ng.reading.read_reports import load_states, spill_states
 from nsys2prv_ng.records import columns as rec
 from nsys2prv_ng.records.columns import Pair, Records
+from nsys2prv_ng.records.folder_store import FolderStore
 from nsys2prv_ng.records.runs import load_records, store_records
-from nsys2prv_ng.records.store import FolderStore
 from nsys2prv_ng.sources.shared.source import StateIntervals
 from tests.conftest import SAMPLES
 from tests.tiers import cases

@@ -10,9 +10,10 @@ import pytest
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.records import columns as rec
+from nsys2prv_ng.records.folder_store import FolderStore
 from nsys2prv_ng.records.gather import PlacedRun, gather_records, group_runs
 from nsys2prv_ng.records.runs import load_records, store_records
-from nsys2prv_ng.records.store import FolderStore, LocalStore
+from nsys2prv_ng.records.store import LocalStore
 from tests.records.test_runs import COLUMNS, some
 
 MAPS = (np.arange(5)[::-1].copy(), np.arange(10) * 100, np.full(10, -1), np.zeros(0, np.int64))

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.records import store as stores
-from nsys2prv_ng.records.store import FolderStore, LocalStore, Slot, load_columns, store_columns
+from nsys2prv_ng.records.folder_store import FolderStore
+from nsys2prv_ng.records.store import LocalStore, Slot, load_columns, store_columns
 from nsys2prv_ng.runtime.processes import Work, run_in_processes
 
 COLUMNS = st.lists(st.tuples(st.sampled_from([np.int8, np.int32, np.int64]), st.integers(0, 300)), max_size=6)
