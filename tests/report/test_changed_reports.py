@@ -12,7 +12,7 @@ import pytest
 
 import nsys2prv_ng
 from nsys2prv_ng.errors import ReportError, TranslationError
-from nsys2prv_ng.reading import read_reports
+from nsys2prv_ng.reading import read_report
 from nsys2prv_ng.report.database import open_database
 from tests.conftest import SAMPLES
 from tests.report.table_folders import KINDS, folder_of
@@ -97,14 +97,14 @@ def test_a_changed_folder_is_an_error(tmp_path, kind):
 @pytest.mark.parametrize("others", [[], [SAMPLES / "mpi-4.rank0.sqlite"]], ids=["alone", "beside another report"])
 def test_no_trace_of_a_changed_report(tmp_path, monkeypatch, others):
     path = Path(shutil.copy(REPORT, tmp_path / "a.sqlite"))
-    read = read_reports.read_diagnostics
+    read = read_report.read_diagnostics
 
     def read_later(database):
         if database.path == path:
             rename_a_string(path)
         return read(database)
 
-    monkeypatch.setattr(read_reports, "read_diagnostics", read_later)
+    monkeypatch.setattr(read_report, "read_diagnostics", read_later)
     for use in (
         lambda: nsys2prv_ng.translate([path, *others], tmp_path / "a.prv", jobs=1, several_jobs=True),
         lambda: nsys2prv_ng.summarize([path, *others], jobs=1, several_jobs=True),
