@@ -9,15 +9,14 @@ several reports sampled a GPU, the samples of a report that started later count 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.groups import make_rows, sum_table
-from nsys2prv_ng.arrays.row_keys import find_starts
-from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, IntTable
+from nsys2prv_ng.arrays.row_keys import find_starts, list_indices
+from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, IntTable, put
 from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.intervals.step_functions import cut_to_windows
 from nsys2prv_ng.job.dropping import MOST_PERIODS, add_to_series, measure_period
@@ -134,31 +133,33 @@ def add_samples(
     A value belongs to the part that covers its full duration, even if a window cuts it. A value that several windows
     cut is one sample.
     """
-    handle, begin, end, value = _hold_values(sampled.columns, pattern_of_handle)
-    numbers = {each.name: _find_part(sampled, handle, begin, end, each) for each in parts}
-    is_first = np.ones(handle.size, np.int64)
+    kinds = sampled.types
+    concerned = np.array([*([each.concerns(kind) for kind in kinds] for each in parts), [True] * len(kinds)], np.int64)
+    flags = (1 << np.arange(len(concerned))) @ concerned * (pattern_of_handle >= 0)
+    begin, end, first, after, flag = _list_spans(sampled.columns, flags)
+    names: list[tuple[str, int]] = []
+    codes = np.empty((len(concerned), begin.size), np.int64)
+    for n, each in enumerate(parts):
+        number = _find_part(sampled.row, begin, end, np.flatnonzero(flag >> n & 1), each)
+        distinct, index = np.unique(number, return_inverse=True)
+        codes[n] = np.where(number < 0, -1, index + len(names))
+        names += [(each.name, part) for part in distinct.tolist()]
+    codes[-1] = len(names)
+    span = np.arange(begin.size)
     if windows:
-        index, _, begin, end = cut_to_windows(begin, end, windows)
-        handle, value, is_first = handle[index], value[index], np.diff(index, prepend=-1).astype(np.bool_)
-        numbers = {name: number[index] for name, number in numbers.items()}
-    weight = value.astype(np.float64) * (end - begin)
-    columns = {"handle": handle, "weight": weight, "ns": end - begin, "samples": is_first}
-    covered = _sum_covered(sampled.types, columns, numbers)
-    totals = sum_table({**columns, "low": value, "high": value}, ["handle"], {"low": "min", "high": "max"})
-    for total in make_rows(totals):
-        number, kind = total["handle"], sampled.types[total["handle"]]
-        scale = 10**kind.precision
-        sums = MetricSums(
-            row=sampled.row,
-            event_type=kind,
-            weighted=total["weight"] / scale,
-            ns=total["ns"],
-            low=total["low"] / scale,
-            high=total["high"] / scale,
-            samples=total["samples"],
-            covered=covered.get(number, {}),
-        )
-        add_sums(found, {(sampled.row, kind.label, kind.unit): sums})
+        span, _, begin, end = cut_to_windows(begin, end, windows)
+    pieces = np.stack([first[span], after[span], end - begin, np.diff(span, prepend=-1) > 0])
+    covered: dict[int, dict[tuple[str, int], CoveredValues]] = {}
+    for group, weight, (ns, samples, *limits) in _sum_groups(sampled.columns, flags, pieces, codes.take(span, axis=1)):
+        code, handle = divmod(group, len(kinds))
+        kind, scale = kinds[handle], 10 ** kinds[handle].precision
+        sums = CoveredValues(weight / scale, ns, samples)
+        if code < len(names):
+            covered.setdefault(handle, {})[names[code]] = sums
+        else:
+            low, high = (limit / scale for limit in limits)
+            total = MetricSums(sampled.row, kind, weight / scale, ns, low, high, samples, covered.get(handle, {}))
+            add_sums(found, {(sampled.row, kind.label, kind.unit): total})
 
 
 def add_sums(found: MetricsByRow, more: MetricsByRow) -> None:
@@ -168,37 +169,63 @@ def add_sums(found: MetricsByRow, more: MetricsByRow) -> None:
         found[key] = sums if before is None else before.add(sums)
 
 
-def _find_part(sampled: Samples, handle: IntArray, begin: IntArray, end: IntArray, parts: PartsOfTime) -> IntArray:
-    """Return the number of the part of the time to which each value belongs; -1 for none.
+def _find_part(row: int, begin: IntArray, end: IntArray, at: IntArray, parts: PartsOfTime) -> IntArray:
+    """Return the number of the part of the time to which the values of each span belong; -1 for none.
 
-    A value that is in force for far longer than the others belongs to none: samples after it were lost, so it stands
-    for time in which it was not measured.
+    `at`: the spans with values that it concerns. A value that is in force for far longer than the others belongs to
+    none: samples after it were lost, so it stands for time in which it was not measured.
     """
-    found = np.full(handle.size, -1, np.int64)
-    at = np.flatnonzero(np.array([parts.concerns(kind) for kind in sampled.types], np.bool_)[handle])
     low, high = begin[at], end[at]
-    starts = find_starts(low, high)  # metrics of one sample mostly have the same times
+    starts = find_starts(low, high)
     low, high = low[starts], high[starts]
     length = high - low
     is_gap = length > MOST_PERIODS * (np.median(length[length > 0]) if length.any() else 0)
-    numbers = np.where(is_gap, -1, parts.find(sampled.row, low, high))
-    found[at] = np.repeat(numbers, np.diff(np.append(starts, at.size)))
-    return found
+    numbers = np.where(is_gap | (length == 0), -1, parts.find(row, low, high))
+    return put(np.repeat(numbers, np.diff(np.append(starts, at.size))), at, begin.size)
 
 
-def _sum_covered(
-    kinds: Sequence[EventType], values: Mapping[str, npt.NDArray[Any]], numbers: Mapping[str, IntArray]
-) -> dict[int, dict[tuple[str, int], CoveredValues]]:
-    """Return the sums of the values in parts of the time, by the handle of the metric and the name and number."""
-    covered: dict[int, dict[tuple[str, int], CoveredValues]] = {}
-    for name, part in numbers.items():
-        inside = np.flatnonzero((part >= 0) & (values["ns"] > 0))
-        chosen = {key: column[inside] for key, column in values.items()}
-        for sums in make_rows(sum_table({**chosen, "part": part[inside]}, ["handle", "part"])):
-            metric = sums["handle"]
-            scaled = CoveredValues(sums["weight"] / 10 ** kinds[metric].precision, sums["ns"], sums["samples"])
-            covered.setdefault(metric, {})[name, sums["part"]] = scaled
-    return covered
+def _sum_groups(
+    columns: SampleColumns, flags: IntArray, pieces: IntTable, codes: IntTable
+) -> Iterator[tuple[int, float, list[int]]]:
+    """Yield (group, sum of value x ns, [ns, samples, least, largest value]) of the groups of `_add_up`, in order.
+
+    numpy adds up the floats in pairs, with smaller errors than a plain loop has.
+    """
+    limits = np.iinfo(np.int64)
+    sums = np.repeat([[0, 0, limits.max, limits.min, 0]], (codes.max(initial=-1) + 1) * flags.size, axis=0)
+    _add_up(columns, flags, pieces, codes, sums, np.empty(0))
+    count = sums[:, 4].copy()
+    sums[:, 4] = start = np.cumsum(count) - count
+    weights, used = np.empty(count.sum()), np.flatnonzero(count)
+    _add_up(columns, flags, pieces, codes, sums, weights)
+    weighted = np.add.reduceat(weights, start[used])
+    yield from zip(used.tolist(), weighted.tolist(), sums[used, :4].tolist(), strict=True)
+
+
+@compiled
+def _add_up(
+    columns: SampleColumns, flags: IntArray, pieces: IntTable, codes: IntTable, sums: IntTable, weights: FloatArray
+) -> None:
+    """Add up values by group: a code x the number of types + the handle of the type.
+
+    `pieces` (4 x n): first word, word after the last, ns, and 1 for the first piece of its span. `codes`: of each piece
+    for each flag of types; -1 for none. `sums`: as `_sum_groups` yields them, and the index of the next of the weights,
+    which are in the order of groups. Without weights, only count them there.
+    """
+    _, _, handle, value, _, _ = columns
+    for i in range(pieces.shape[1]):
+        for bit in range(codes.shape[0]):
+            if codes[bit, i] >= 0:
+                for word in range(pieces[0, i], pieces[1, i]):
+                    if flags[handle[word]] >> bit & 1:
+                        group = sums[codes[bit, i] * flags.size + handle[word]]
+                        if weights.size:
+                            weights[group[4]] = float(value[word]) * pieces[2, i]
+                            group[0] += pieces[2, i]
+                            group[1] += pieces[3, i]
+                            group[2] = min(group[2], value[word])
+                            group[3] = max(group[3], value[word])
+                        group[4] += 1
 
 
 # ---- values over time ------------------------------------------------------------------------------------------------
@@ -255,50 +282,53 @@ def _hold(sampled: Samples, match: Callable[[str], int]) -> _HeldValues:
     names = [(kind.label, kind.unit) for kind in sampled.types]
     first_match = [match(kind.member) if kind.family == families.GPU_METRICS else -1 for kind in sampled.types]
     pattern_of_handle = np.array(first_match, np.int64)
-    columns = _hold_values(sampled.columns, pattern_of_handle)
-    chosen: dict[int, int] = {}
-    for number in sorted(np.unique(columns[0]).tolist(), key=names.__getitem__):
+    begin, end, first, after, _ = _list_spans(sampled.columns, (pattern_of_handle >= 0).astype(np.int64))
+    words, span = list_indices(first, after - first), np.repeat(np.arange(begin.size), after - first)
+    handle = sampled.columns.handle[words]
+    chosen = {-1: -1}
+    for number in sorted(np.unique(handle).tolist(), key=names.__getitem__):
         chosen.setdefault(first_match[number], number)
-    handle, begin, end, value = (column[np.isin(columns[0], list(chosen.values()))] for column in columns)
+    at = np.flatnonzero(np.isin(handle, list(chosen.values())))
+    handle, span, value = handle[at], span[at], sampled.columns.value[words[at]]
     scale = np.array([10.0**kind.precision for kind in sampled.types])
-    return FlatStates(np.zeros_like(begin), begin, end, pattern_of_handle[handle]), value / scale[handle]
+    return FlatStates(np.zeros_like(span), begin[span], end[span], pattern_of_handle[handle]), value / scale[handle]
 
 
-def _hold_values(columns: SampleColumns, pattern_of_handle: IntArray) -> IntArray:
-    """Return (handle, begin, end, value) of the values of types with a pattern, ordered by `begin`."""
+def _list_spans(columns: SampleColumns, flags: IntArray) -> IntTable:
+    """Return (begin, end, first word, word after the last, flags) of spans, ordered by `begin`.
+
+    A span has neighbouring words of a sample that are in force until the same time: mostly all metrics. Its flags are
+    those of any of their types. It may contain words without flags, which do not count.
+    """
     words = columns.first[columns.lines + 1] - columns.first[columns.lines]
-    held = np.empty((4, int(words.sum())), np.int64)
-    return held[:, : _list_held(columns, pattern_of_handle, np.full(pattern_of_handle.size, -1), held)]
+    spans = np.empty((5, int(words.sum())), np.int64)
+    return spans[:, _set_spans(columns, flags, np.zeros_like(flags), spans) :]
 
 
 @compiled
-def _list_held(columns: SampleColumns, pattern_of_handle: IntArray, last: IntArray, held: IntTable) -> int:
-    """Set the columns that `_hold_values` returns, and return their length.
+def _set_spans(columns: SampleColumns, flags: IntArray, until: IntArray, spans: IntTable) -> int:
+    """Set the columns that `_list_spans` returns from their end on, and return the first index.
 
-    `last`: index of the value of each type in force, -1 at first.
+    `until`: room for the time until which an earlier value of each type is in force.
     """
-    time, first, handle, value, lines, begins = columns
-    count = 0
-    for i in range(lines.size):
+    time, first, handle, _, lines, begins = columns
+    at = spans.shape[1]
+    for i in range(lines.size - 1, -1, -1):
         now = time[lines[i]]
-        if begins[i]:
-            for metric in range(last.size):
-                last[metric] = -1
-        for word in range(first[lines[i]], first[lines[i] + 1]):
-            metric = handle[word]
-            if pattern_of_handle[metric] >= 0:
-                if last[metric] >= 0:
-                    held[2, last[metric]] = now
-                held[0, count] = metric
-                held[1, count] = held[2, count] = now
-                held[3, count] = value[word]
-                last[metric] = count
-                count += 1
         if i + 1 == lines.size or begins[i + 1]:  # values are in force until the last sample
-            for metric in range(last.size):
-                if last[metric] >= 0:
-                    held[2, last[metric]] = now
-    return count
+            until[:] = now
+        is_new = True
+        for word in range(first[lines[i] + 1] - 1, first[lines[i]] - 1, -1):
+            metric = handle[word]
+            if flags[metric]:
+                if is_new or until[metric] != spans[1, at]:
+                    at -= 1
+                    spans[0, at], spans[1, at], spans[3, at], spans[4, at] = now, until[metric], word + 1, 0
+                    is_new = False
+                spans[2, at] = word
+                spans[4, at] |= flags[metric]
+                until[metric] = now
+    return at
 
 
 # ---- samples ---------------------------------------------------------------------------------------------------------
