@@ -14,16 +14,17 @@ from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.efficiency.measure import list_main_threads, load_host_calls
 from nsys2prv_ng.analysis.efficiency.times import IN_CUDA, IN_MPI
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan
+from nsys2prv_ng.analysis.gpus import metrics
 from nsys2prv_ng.analysis.gpus.activity import Devices, list_activity_runs, load_activity, load_memory
-from nsys2prv_ng.analysis.gpus.metrics import find_pattern, list_held_values
 from nsys2prv_ng.analysis.gpus.waiting import sweep_gpu_waits
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.row_keys import list_rows
+from nsys2prv_ng.arrays.row_keys import list_indices, list_rows
 from nsys2prv_ng.arrays.types import FloatArray, IntArray
 from nsys2prv_ng.intervals import step_functions
 from nsys2prv_ng.intervals.states import FlatStates, flatten, overlay, sum_held, sum_states
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.tree import group_reports_by_task
+from nsys2prv_ng.paraver import families
 
 
 class Map(NamedTuple):
@@ -96,7 +97,7 @@ def average_metrics(
     """
     patterns = [pattern for key_patterns in wanted.values() for pattern in key_patterns]
     sums: dict[int, FloatArray] = {}
-    for row, both in sum_metrics(job, lambda name: find_pattern(name, patterns), len(patterns), edges).items():
+    for row, both in sum_metrics(job, lambda name: metrics.find_pattern(name, patterns), len(patterns), edges).items():
         group = groups[row] if groups else row
         sums[group] = sums.get(group, 0.0) + both
     maps: dict[str, Map] = {}
@@ -111,12 +112,37 @@ def average_metrics(
 
 
 def sum_metrics(job: Job, match: Callable[[str], int], size: int, edges: IntArray) -> dict[int, FloatArray]:
-    """Return ns, and value x ns, of metrics by row (2 x bins x `size`); `match`: as in `list_held_values`."""
+    """Return ns, and value x ns, of metrics by row (2 x bins x `size`).
+
+    `match` returns the column of the metric with a name; -1 for none. If several metrics of a GPU have one column, the
+    first by name counts. Each worker has the records of one report in memory.
+    """
+
+    def add_up(group: Sequence[metrics.SampledReport]) -> list[tuple[int, FloatArray]]:
+        return [(sampled.row, _sum_held(sampled, match, size, edges)) for sampled in metrics.list_samples(job, group)]
+
     sums: dict[int, FloatArray] = {}
-    for row, (flat, values) in list_held_values(job, match):
-        parts = [sum_held(flat, amount, edges, 1, size)[0] for amount in (np.ones_like(values), values)]
-        sums[row] = sums.get(row, 0.0) + np.stack(parts)
+    for found in job.engine.map(add_up, metrics.split_sampled(job)):
+        for row, both in found:
+            sums[row] = sums.get(row, 0.0) + both
     return sums
+
+
+def _sum_held(sampled: metrics.Samples, match: Callable[[str], int], size: int, edges: IntArray) -> FloatArray:
+    """Return the sums of `sum_metrics` over these samples."""
+    names = [(kind.label, kind.unit) for kind in sampled.types]
+    columns = [match(kind.member) if kind.family == families.GPU_METRICS else -1 for kind in sampled.types]
+    begin, end, first, after, _ = metrics.list_spans(sampled.columns, (np.array(columns) >= 0).astype(np.int64))
+    words, span = list_indices(first, after - first), np.repeat(np.arange(begin.size), after - first)
+    handle = sampled.columns.handle[words]
+    chosen = {-1: -1}
+    for number in sorted(np.unique(handle).tolist(), key=names.__getitem__):
+        chosen.setdefault(columns[number], number)
+    at = np.flatnonzero(np.isin(handle, list(chosen.values())))
+    handle, span = handle[at], span[at]
+    value = sampled.columns.value[words[at]] / np.array([10.0**kind.precision for kind in sampled.types])[handle]
+    flat = FlatStates(np.zeros_like(span), begin[span], end[span], np.array(columns, np.int64)[handle])
+    return np.stack([sum_held(flat, amount, edges, 1, size)[0] for amount in (np.ones_like(value), value)])
 
 
 # ---- memory ----------------------------------------------------------------------------------------------------------

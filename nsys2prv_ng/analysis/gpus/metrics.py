@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nsys2prv_ng import source_names
-from nsys2prv_ng.arrays.row_keys import find_starts, list_indices
+from nsys2prv_ng.arrays.row_keys import find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, IntTable, put
-from nsys2prv_ng.intervals.states import FlatStates
 from nsys2prv_ng.intervals.step_functions import cut_to_windows
 from nsys2prv_ng.job.dropping import MOST_PERIODS, add_to_series, measure_period
 from nsys2prv_ng.job.open_job import Job
@@ -111,13 +110,13 @@ def measure_gpu_metrics(job: Job, parts: Sequence[PartsOfTime] = ()) -> list[Met
     `parts`: with names that differ. Each worker has the samples of one report in memory.
     """
 
-    def measure(group: Sequence[_SampledReport]) -> MetricsByRow:
+    def measure(group: Sequence[SampledReport]) -> MetricsByRow:
         found: MetricsByRow = {}
-        for sampled in _list_samples(job, group):
+        for sampled in list_samples(job, group):
             add_samples(found, sampled, np.arange(len(sampled.types)), job.scope.measured, parts)
         return found
 
-    sums = {key: sums for found in job.engine.sum_up(measure, _split_sampled(job)) for key, sums in found.items()}
+    sums = {key: sums for found in job.engine.sum_up(measure, split_sampled(job)) for key, sums in found.items()}
     return [sums[key] for key in sorted(sums) if sums[key].ns]
 
 
@@ -136,7 +135,7 @@ def add_samples(
     kinds = sampled.types
     concerned = np.array([*([each.concerns(kind) for kind in kinds] for each in parts), [True] * len(kinds)], np.int64)
     flags = (1 << np.arange(len(concerned))) @ concerned * (pattern_of_handle >= 0)
-    begin, end, first, after, flag = _list_spans(sampled.columns, flags)
+    begin, end, first, after, flag = list_spans(sampled.columns, flags)
     names: list[tuple[str, int]] = []
     codes = np.empty((len(concerned), begin.size), np.int64)
     for n, each in enumerate(parts):
@@ -255,46 +254,7 @@ def count_sampled(job: Job) -> list[tuple[int, set[EventType]]]:
     ]
 
 
-_HeldValues = tuple[FlatStates, FloatArray]
-"""When n values of a GPU's metrics are in force, ordered by begin, and the values in their own units.
-
-The state is the index of the metric's pattern; the row is always 0.
-"""
-
-
-def list_held_values(job: Job, match: Callable[[str], int]) -> Iterator[tuple[int, _HeldValues]]:
-    """Yield (row, values of the metrics for which `match` returns the index of a pattern, not -1) for each GPU and
-    report.
-
-    If several metrics of a GPU have one pattern, the first by name counts. Each worker has the records of one report in
-    memory.
-    """
-
-    def load(group: Sequence[_SampledReport]) -> list[tuple[int, _HeldValues]]:
-        return [(sampled.row, _hold(sampled, match)) for sampled in _list_samples(job, group)]
-
-    for parts in job.engine.map(load, _split_sampled(job)):
-        yield from parts
-
-
-def _hold(sampled: Samples, match: Callable[[str], int]) -> _HeldValues:
-    """Return the values of the metrics for which `match` returns the index of a pattern, not -1."""
-    names = [(kind.label, kind.unit) for kind in sampled.types]
-    first_match = [match(kind.member) if kind.family == families.GPU_METRICS else -1 for kind in sampled.types]
-    pattern_of_handle = np.array(first_match, np.int64)
-    begin, end, first, after, _ = _list_spans(sampled.columns, (pattern_of_handle >= 0).astype(np.int64))
-    words, span = list_indices(first, after - first), np.repeat(np.arange(begin.size), after - first)
-    handle = sampled.columns.handle[words]
-    chosen = {-1: -1}
-    for number in sorted(np.unique(handle).tolist(), key=names.__getitem__):
-        chosen.setdefault(first_match[number], number)
-    at = np.flatnonzero(np.isin(handle, list(chosen.values())))
-    handle, span, value = handle[at], span[at], sampled.columns.value[words[at]]
-    scale = np.array([10.0**kind.precision for kind in sampled.types])
-    return FlatStates(np.zeros_like(span), begin[span], end[span], pattern_of_handle[handle]), value / scale[handle]
-
-
-def _list_spans(columns: SampleColumns, flags: IntArray) -> IntTable:
+def list_spans(columns: SampleColumns, flags: IntArray) -> IntTable:
     """Return (begin, end, first word, word after the last, flags) of spans, ordered by `begin`.
 
     A span has neighbouring words of a sample that are in force until the same time: mostly all metrics. Its flags are
@@ -307,7 +267,7 @@ def _list_spans(columns: SampleColumns, flags: IntArray) -> IntTable:
 
 @compiled
 def _set_spans(columns: SampleColumns, flags: IntArray, until: IntArray, spans: IntTable) -> int:
-    """Set the columns that `_list_spans` returns from their end on, and return the first index.
+    """Set the columns that `list_spans` returns from their end on, and return the first index.
 
     `until`: room for the time until which an earlier value of each type is in force.
     """
@@ -338,7 +298,7 @@ _FEWEST_PARTS = 3
 """Fewest workers for each group that make parts of it worthwhile."""
 
 
-class _SampledReport(NamedTuple):
+class SampledReport(NamedTuple):
     """A report, when it started to sample (ns), and the rows of the GPUs that it sampled."""
 
     number: int
@@ -346,7 +306,7 @@ class _SampledReport(NamedTuple):
     rows: IntArray
 
 
-def _group_sampled(job: Job) -> list[list[_SampledReport]]:
+def _group_sampled(job: Job) -> list[list[SampledReport]]:
     """Return the reports with samples in groups that share GPUs, in the order in which they started to sample."""
     sampled = []
     for index, (report, rows) in enumerate(zip(job.reports, job.tree.rows, strict=True)):
@@ -354,7 +314,7 @@ def _group_sampled(job: Job) -> list[list[_SampledReport]]:
         places = [np.flatnonzero(run.facts.place_first <= run.facts.place_last) for run in runs]
         row = np.unique(rows[np.concatenate([np.zeros(0, np.int64), *places])])
         first = min((report.find_limits(run)[0] for run in runs), default=0)
-        sampled.append(_SampledReport(index, first, row[row >= 0]))
+        sampled.append(SampledReport(index, first, row[row >= 0]))
     groups = [
         sorted((sampled[n] for n in group if sampled[n].rows.size), key=lambda report: (report.first, report.number))
         for group in group_by_shared_rows([report.rows for report in sampled])
@@ -362,7 +322,7 @@ def _group_sampled(job: Job) -> list[list[_SampledReport]]:
     return [group for group in groups if group]
 
 
-def _split_sampled(job: Job) -> list[list[_SampledReport]]:
+def split_sampled(job: Job) -> list[list[SampledReport]]:
     """Return the same groups, in the same order; those of one report in parts by GPU if there are many more workers.
 
     For each part a worker loads all samples of the report, which takes as long as to measure those of two GPUs.
@@ -416,7 +376,7 @@ def make_samples(
     return Samples(row, job.reports[report].labels.types, columns)
 
 
-def _list_samples(job: Job, group: Sequence[_SampledReport]) -> Iterator[Samples]:
+def list_samples(job: Job, group: Sequence[SampledReport]) -> Iterator[Samples]:
     """Yield the samples of GPUs that share reports, without samples that repeat an earlier report's."""
     series: dict[int, IntArray] = {}
     for report in group:

@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nsys2prv_ng.analysis import heat_maps
 from nsys2prv_ng.analysis.gpus import metrics
 from nsys2prv_ng.analysis.gpus.activity import list_devices
-from nsys2prv_ng.analysis.gpus.metrics import measure_gpu_metrics
+from nsys2prv_ng.analysis.gpus.metrics import PartsOfTime, SampleColumns, Samples, add_samples, measure_gpu_metrics
+from nsys2prv_ng.paraver.families import make_gpu_metric
 from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.runtime.parallel import LocalEngine
 from tests.analysis.efficiency.efficiency_reports import ALL_TIME, opened
@@ -151,13 +153,55 @@ def test_workers_share_the_gpus_of_a_report(ranks: Sequence[int]) -> None:
     with opened([SAMPLES / f"ddp-2x2.rank{rank}.sqlite" for rank in ranks]) as job:
         for workers in (1, 8):
             shared = replace(job, engine=LocalEngine(workers))
-            pieces = metrics._split_sampled(shared)
+            pieces = metrics.split_sampled(shared)
             assert [[report.rows.size for report in group] for group in pieces] == (
                 [[2]] * len(ranks) if workers == 1 else [[1]] * 2 * len(ranks)
             )
-            held = [
-                (row, [column.tolist() for column in (*states, values)])
-                for row, (states, values) in metrics.list_held_values(shared, lambda name: len(name) % 3 - 1)
-            ]
-            found.append((measure_gpu_metrics(shared), held))
+            edges = np.linspace(job.scope.first, job.scope.last, 9, dtype=np.int64)
+            held = heat_maps.sum_metrics(shared, lambda name: len(name) % 3 - 1, 2, edges)
+            found.append((measure_gpu_metrics(shared), [(row, sums.tolist()) for row, sums in held.items()]))
     assert found[0] == found[1] and len(found[0][1]) == 2 * len(ranks)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_parts_of_time_and_windows_against_a_loop(seed: int) -> None:
+    """Values that are missing at some samples, or twice at one, hold for other times than the rest of the sample."""
+    rng = random.Random(seed)
+    kinds = [make_gpu_metric(f"{name} [%]", n) for n, name in enumerate("ABC")]
+    samples = [[m for m in (0, 0, 1, 2) if rng.random() < 0.8] for _ in range(60)]
+    samples[40] = []  # lost
+    metric = [m for sample in samples for m in sample]
+    value = [rng.randrange(100) for _ in metric]
+    first = np.cumsum([0, *map(len, samples)])
+    begins = [n in (0, 25) for n in range(60)]
+    windows = [(5, 33), (34, 38), (150, 255), (260, 445)][: seed % 5]
+    parts = [
+        PartsOfTime("a", lambda kind: kind is not kinds[1], lambda _, low, __: low // 10 % 4 - 1),
+        PartsOfTime("b", lambda kind: kind is kinds[1], lambda _, low, high: np.where(low + 10 == high, 7, -1)),
+    ]
+    columns = SampleColumns(
+        np.arange(60) * 10, first, np.array(metric, np.int32), np.array(value), np.arange(60), np.array(begins)
+    )
+    found: metrics.MetricsByRow = {}
+    add_samples(found, Samples(3, kinds, columns), np.array([0, 0, -1]), windows, parts)
+
+    sums: dict[tuple[int, str, int], list[list[int]]] = {}
+    words = [(n, m) for n, sample in enumerate(samples) for m in sample]
+    for word, (n, m) in enumerate(words):
+        last = 24 if n < 25 else 59
+        until = next((later for later, other in words[word + 1 :] if other == m and later <= last), last)
+        low, high = 10 * n, 10 * until
+        is_a, is_b = m == 0 and 0 < high - low <= 20 and n % 4 > 0, m == 1 and high - low == 10
+        inside = [min(high, b) - max(low, a) for a, b in windows or [(0, 600)] if a <= high and b >= low]
+        if pieces := [ns for ns in inside if ns > 0 or low == high]:
+            for key in [("", 0), *([("a", n % 4 - 1)] * is_a), *([("b", 7)] * is_b)]:
+                sums.setdefault((m, *key), []).append([value[word] * sum(pieces), sum(pieces), 1, value[word]])
+    expected = {key: tuple(map(sum, zip(*rows, strict=True)))[:3] for key, rows in sums.items() if key[0] < 2}
+    actual = {}
+    for total in found.values():
+        m = kinds.index(total.event_type)
+        own = [row[3] for row in sums[m, "", 0]]
+        assert (total.row, total.low, total.high) == (3, min(own), max(own))
+        for key, each in {("", 0): total, **total.covered}.items():
+            actual[(m, *key)] = (each.weighted, each.ns, each.samples)
+    assert actual == expected and len(expected) > 3
