@@ -22,6 +22,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 HERE = Path(__file__).parent
 PICTURE = HERE.parent / "docs/pictures/performance.png"
+CORES = HERE.parent / "docs/pictures/cores.png"
 SERIES = (
     ("against_nsys2prv", "nsys2prv", "nsys2prv 0.6.0rc1", "#d95f02", "s"),
     ("against_nsys2prv", "nsys2prv-ng", "nsys2prv-ng, the same kinds of event", "#7570b3", "^"),
@@ -71,7 +72,7 @@ def draw_cores() -> None:
     axes.set_title("Times as fast as with one core")
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
-    figure.savefig(PICTURE.with_name("cores.png"), dpi=130)
+    figure.savefig(CORES, dpi=130)
 
 
 def decorate(axes: Axes, title: str) -> None:
