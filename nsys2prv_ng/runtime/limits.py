@@ -90,7 +90,7 @@ def count_usable_cores(groups: Path = _GROUPS, mounted: Path = _MOUNTED) -> int:
     """Return the number of cores that this process may use.
 
     This is the least of those that it may run on, those whose time its control groups (a job, a container) may use, and
-    those that Slurm was asked for per task.
+    those that Slurm gave to it: a task has its own, and a batch script those of its job on the node.
     """
     affinity = getattr(os, "sched_getaffinity", None)
     limits = [len(affinity(0)) if affinity else os.cpu_count() or 1]
@@ -101,8 +101,8 @@ def count_usable_cores(groups: Path = _GROUPS, mounted: Path = _MOUNTED) -> int:
         ]
         if len(times) == 2 and min(times) > 0:
             limits.append(-(-times[0] // times[1]))
-    asked = os.environ.get("SLURM_CPUS_PER_TASK", "")
-    return max(1, min([*limits, int(asked)] if asked.isdecimal() else limits))
+    given = os.environ.get("SLURM_CPUS_PER_TASK" if "SLURM_STEP_ID" in os.environ else "SLURM_CPUS_ON_NODE", "")
+    return max(1, min([*limits, int(given)] if given.isdecimal() else limits))
 
 
 def get_default_memory(groups: Path = _GROUPS, mounted: Path = _MOUNTED) -> int:

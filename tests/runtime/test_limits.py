@@ -13,8 +13,13 @@ import pytest
 from nsys2prv_ng.runtime.limits import Resources, count_usable_cores, get_default_memory, list_control_groups
 
 
-def test_cores_are_those_of_the_step(monkeypatch):
-    monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
+@pytest.fixture(autouse=True)
+def _without_slurm(monkeypatch):
+    for name in ("SLURM_STEP_ID", "SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_cores_are_those_of_the_step():
     allowed = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(allowed)})
@@ -102,14 +107,18 @@ V2 = "0::/job/step\n"
 )
 def test_cores_are_those_of_the_control_group(tmp_path, monkeypatch, lines, files, cores):
     """A part of a core counts as one, since a process that waits for its share loses nothing."""
-    monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
     assert count_usable_cores(*write_groups(tmp_path, lines, files)) == cores
 
 
 @pytest.mark.parametrize(("asked", "cores"), [("3", 3), ("9", 8), ("0", 1), ("", 8), ("4(x2)", 8), ("-1", 8)])
-def test_cores_are_those_that_slurm_was_asked_for(tmp_path, monkeypatch, asked, cores):
-    monkeypatch.setenv("SLURM_CPUS_PER_TASK", asked)
+@pytest.mark.parametrize("is_task", [True, False])
+def test_cores_are_those_that_slurm_gave(tmp_path, monkeypatch, asked, cores, is_task):
+    """A batch script with four tasks of 16 cores has 64 on its node, not those of a task."""
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK" if is_task else "SLURM_CPUS_ON_NODE", asked)
+    monkeypatch.setenv("SLURM_CPUS_ON_NODE" if is_task else "SLURM_CPUS_PER_TASK", "1")
+    if is_task:
+        monkeypatch.setenv("SLURM_STEP_ID", "0")
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
     assert count_usable_cores(tmp_path / "no groups", tmp_path) == cores
 
