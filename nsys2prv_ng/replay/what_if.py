@@ -147,7 +147,8 @@ def _choose_run(
 _NORMAL = 1.4826
 """Sigma of a normal distribution in units of its median deviation."""
 _FEW = 8
-"""The median deviation of fewer steps is often far too small, such as 0 if two of three are alike."""
+"""The median deviation of fewer steps is often far too small, such as 0 if two of three are alike. So an excerpt has
+more, if they fit."""
 _CONTROL = 10.0
 """How much longer the control makes what a change shortens."""
 

@@ -13,7 +13,7 @@ from nsys2prv_ng.summary.answer.case import HALF, HOST_BOUND, Case, count_operat
 from nsys2prv_ng.summary.answer.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.answer.idle_bottlenecks import READBACKS
 from nsys2prv_ng.summary.answer.judge import choose_variant, classify, find_close
-from nsys2prv_ng.summary.answer.remedies import Tried, list_remedies
+from nsys2prv_ng.summary.answer.remedies import Tried, list_own, list_remedies
 from nsys2prv_ng.summary.answer.rules import copies_communicate
 from nsys2prv_ng.summary.answer.sampled import describe_preset, list_options
 from nsys2prv_ng.summary.answer.stragglers import describe_stragglers, find_stragglers, is_minor
@@ -228,22 +228,18 @@ def _describe_no_class(case: Case) -> str:
 def _list_hints(
     case: Case, bottleneck: Bottleneck, gains: list[Scenario], share: float | None, tried: list[Tried]
 ) -> list[Statement]:
-    """Return the lines of remedies and of the class, in the order of GAIN: first what addresses the class."""
-    remedies = [_state("TRY", each.remedy.hint, "remedies") for each in tried]
-    if _is_enough(tried, share, bottleneck):
-        return remedies
-    own = [_state("TRY", bottleneck.hint + _hint_at_other(case, bottleneck, gains))]
-    return remedies + own if any(each.remedy.address(bottleneck) for each in tried) else own + remedies
+    """Return the lines of remedies and of the class, in the order of GAIN: first what addresses the class.
 
-
-def _is_enough(tried: list[Tried], share: float | None, bottleneck: Bottleneck) -> bool:
-    """Return whether the hint of the class has nothing to add: a remedy says it, or saves most of its share.
-
-    Of compute, nothing saves most.
+    The hint of the class has nothing to add if a remedy says it, or saves most of its share. Of compute, nothing saves
+    most.
     """
+    remedies = [_state("TRY", each.remedy.hint, "remedies") for each in tried]
+    own = list_own(tried, bottleneck)
     least = 0.0 if bottleneck.needs_host else HALF * (share or 0)
-    own = [each for each in tried if each.remedy.address(bottleneck)]
-    return any(each.remedy.hint == bottleneck.hint or each.share > least for each in own)
+    if any(each.remedy.hint == bottleneck.hint or each.share > least for each in own):
+        return remedies
+    of_class = [_state("TRY", bottleneck.hint + _hint_at_other(case, bottleneck, gains))]
+    return remedies + of_class if own else of_class + remedies
 
 
 def _hint_at_other(case: Case, bottleneck: Bottleneck, gains: list[Scenario]) -> str:

@@ -19,7 +19,7 @@ from nsys2prv_ng.summary.answer.case import (
     find_rank,
     keeps_kernels,
 )
-from nsys2prv_ng.summary.answer.remedies import Tried
+from nsys2prv_ng.summary.answer.remedies import Tried, list_own
 from nsys2prv_ng.summary.answer.slow_steps import name_step
 from nsys2prv_ng.summary.what_if import name_pace
 from nsys2prv_ng.text.formatting import format_percent, format_time
@@ -97,7 +97,7 @@ def describe_gains(
         return f"unknown: {bottleneck.unknown}", ["what_if"]
     if not gains and not tried:
         return "nothing measurable: no change that was tried saves more than the steps vary by", ["what_if"]
-    own = [each for each in tried if each.remedy.address(bottleneck)]
+    own = list_own(tried, bottleneck)
     if own:
         known = max(one.share for one in own)
         gains = [each for each in gains[:1] if each.only in IF_BOUND and each.share > known + _SAME]

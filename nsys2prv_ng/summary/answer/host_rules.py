@@ -97,9 +97,9 @@ def reads_back(case: Case) -> bool:
     if not is_known:
         return True
     saved = next((each for each in case.scenarios if each.only == NO_READBACKS and is_worth(each)), None)
-    others = [each.saving_ns for each in case.changes if keeps_kernels(each.changes[0])]
-    is_enough = saved is not None and saved.share > HALF * idle / case.gpu_ns
-    return saved is not None and is_enough and saved.saving_ns >= max(others, default=0)
+    if saved is None or saved.share <= HALF * idle / case.gpu_ns:
+        return False
+    return not any(each.saving_ns > saved.saving_ns for each in case.changes if keeps_kernels(each.changes[0]))
 
 
 def list_reads(case: Case) -> list[ReadbackNumbers]:

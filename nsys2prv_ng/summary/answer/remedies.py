@@ -308,6 +308,11 @@ def list_remedies(case: Case, bottleneck: Bottleneck) -> list[Tried]:
     return sorted(found, key=lambda tried: (tried.remedy.key != bottleneck.key, -tried.weight))[:_MOST]
 
 
+def list_own(tried: list[Tried], bottleneck: Bottleneck) -> list[Tried]:
+    """Return the remedies that shorten the GPU time of a class."""
+    return [each for each in tried if each.remedy.address(bottleneck)]
+
+
 def _try(case: Case, remedy: Remedy) -> list[Tried]:
     """Return what a remedy saves; [] if it does not apply, or saves no more than two runs of a program differ by.
 
