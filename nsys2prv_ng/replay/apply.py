@@ -22,7 +22,7 @@ from nsys2prv_ng.replay import graph as columns
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.graph import CODE, NETWORK, NONE, REMOVED, STAGE, mark_at, mark_kinds
 from nsys2prv_ng.replay.model import Model
-from nsys2prv_ng.replay.repeats import KINDS, MERGED, MERGED_TIME, Repeats, mark_calls, match_kinds
+from nsys2prv_ng.replay.repeats import KINDS, MERGED, Repeats, mark_calls, match_kinds
 from nsys2prv_ng.runtime.jit import compiled, search
 from nsys2prv_ng.sources.cuda.cuda_api import choose_call_state
 from nsys2prv_ng.sources.cuda.kernel_classes import OTHER
@@ -230,16 +230,17 @@ def _scale_repeats(model: Model, change: Change, ranks: BoolArray, weight: Float
     """
     repeats = _find_repeats(model, change)
     _scale_launches(model, repeats.low, repeats.high, ranks, change.factor, weight)
-    merged = match_kinds(repeats, [KINDS.index(kind) for kind in MERGED])
-    calls = mark_calls(model.numbers.calls, merged.low, merged.high)
-    if not change.factor and calls.any():
-        chosen = mark_at(calls, model.launching.astype(np.int32))
+    for kind, factor in MERGED.items() if not change.factor else ():
+        merged = match_kinds(repeats, [KINDS.index(kind)])
+        if not merged.low.size:
+            continue
+        chosen = mark_at(mark_calls(model.numbers.calls, merged.low, merged.high), model.launching.astype(np.int32))
         length = np.flatnonzero(
-            mark_at(chosen, model.edge_operation) & mark_kinds(model.graph.kind, (columns.KERNEL, columns.COPY))
+            mark_at(chosen, model.edge_operation) & mark_kinds(model.graph.kind, (columns.KERNEL, columns.COPY)) & ranks
         )
-        kept = weight[length] * MERGED_TIME
+        kept = weight[length] * factor
         _scale_operations(model, chosen, ranks, 0, weight)
-        weight[length] = np.where(ranks[length], kept, weight[length])
+        weight[length] = kept
 
 
 def _find_repeats(model: Model, change: Change) -> Repeats:

@@ -35,7 +35,17 @@ from nsys2prv_ng.replay.graph import (
     run_all,
 )
 from nsys2prv_ng.replay.ranges import HostRanges, RangeFinder, group_by_thread
-from nsys2prv_ng.replay.repeats import Launched, Recomputed, Repeats, find_recomputed, find_repeats, number_steps
+from nsys2prv_ng.replay.repeats import (
+    Launched,
+    Recomputed,
+    Repeats,
+    find_copies,
+    find_one_hot,
+    find_recomputed,
+    find_repeats,
+    join_repeats,
+    number_steps,
+)
 from nsys2prv_ng.replay.threads import Marks, limit_returns, list_marks, list_thread_edges
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
@@ -109,8 +119,12 @@ class Model(ValueClass):
     @cached_property
     def launched(self) -> Launched:
         """The kernels whose launch calls are known."""
+        return self._list_launched(self.is_kernel)
+
+    def _list_launched(self, chosen: BoolArray) -> Launched:
+        """Return the chosen operations whose launch calls are known."""
         lanes, (number, classes) = self.lanes, self.kernel_class
-        operation = np.flatnonzero(self.is_kernel & (self.launching >= 0))
+        operation = np.flatnonzero(chosen & (self.launching >= 0))
         call = self.launching[operation]
         order = np.lexsort((lanes.operations.begin[operation], call))
         operation, call = operation[order], call[order]
@@ -124,8 +138,9 @@ class Model(ValueClass):
 
     @cached_property
     def repeats(self) -> Repeats:
-        """The sequences of kernels that steps repeat in a row."""
-        return find_repeats(self.launched)
+        """The sequences that steps repeat in a row."""
+        copies = find_copies(self._list_launched(self.is_kernel | self.is_memory))
+        return join_repeats(find_repeats(self.launched), copies, find_one_hot(self.launched))
 
     @cached_property
     def recomputed(self) -> Recomputed:

@@ -1,6 +1,7 @@
 """Finds what a program launches again and again: sequences that a step repeats, and forward passes that run twice.
 
-Kernels are compared by name and class, in the order in which a thread launches them within a step. Copies do not count.
+Kernels are compared by name and class, in the order in which a thread launches them within a step. Copies count only
+where many from the host follow each other.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from nsys2prv_ng.replay.numbers import Repeated
 from nsys2prv_ng.runtime.jit import compiled
 from nsys2prv_ng.steps.steps import Steps
 
-OPTIMIZER, EMBEDDING, RECURRENT, OTHERS = KINDS = ("optimizer", "embedding", "recurrent", "others")
-"""Kinds of sequences: an optimizer's for each parameter, lookups for each table, cells for each time step, others."""
+KINDS = ("optimizer", "embedding", "recurrent", "others", "copies", "one-hot")
+OPTIMIZER, EMBEDDING, RECURRENT, OTHERS, COPIES, ONE_HOT = KINDS
+"""Kinds of sequences: an optimizer's for each parameter, lookups for each table, cells for each time step, others;
+copies from the host, and what makes one-hot vectors and multiplies a table by them (once is too often)."""
 _PATTERNS = {
     OPTIMIZER: re.compile(r"^Optimizer$"),
     EMBEDDING: re.compile(r"(?i)embedding(?!.*index$)|compute_grad_weight|sum_and_scatter"),
@@ -42,12 +45,19 @@ _LEAST_TIMES, _LEAST_KNOWN = 16, 8
 """Least number of repetitions in a row, and of those of a known kind.
 
 A choice: the fewest that a cure of the test bed removed (sweep), and half the parameters of a small network (gan)."""
-MERGED = (OPTIMIZER, EMBEDDING)
-"""Kinds of which one launch does the work of all repetitions. Cells depend on each other, and others may."""
-MERGED_TIME = 0.3
-"""Time of the kernels of later repetitions if they merge, as a part of what it was.
+MERGED = {OPTIMIZER: 0.3, EMBEDDING: 0.3, COPIES: 0.3, ONE_HOT: 0.01}
+"""Kinds of which one launch does the work of all repetitions: time of what later ones launched, as a part of it.
 
-Measured on the kernels that a cure replaced: 0.29 in gan (fused Adam), 0.32 in recsys (one table)."""
+Measured on what a cure replaced: 0.29 in gan (fused Adam), 0.32 in recsys (one table) and in sensors (one copy), 0.01
+in tagger (a lookup). Cells depend on each other, and others may."""
+_FROM_HOST = "Memcpy host to device"
+"""The name of copies that may be one."""
+_FILLS, _SCATTERS = "Copy, cast or fill", "_scatter_gather_elementwise_kernel"
+"""The class of fills and casts, and what PyTorch scatters with."""
+_FILL, _SCATTER, _PRODUCT = b"fsp"
+_ONE_HOT = re.compile(rb"f+s+f+p")
+"""One-hot vectors, from their launches: a fill, ones scattered into it, a cast, and the product. Large tensors are
+filled and cast in parts."""
 _MOST_KERNELS = 128
 """Most kernels of a repetition. A choice between time and longer ones: those of the test bed have 60 at most."""
 _MOST_LISTED = 3
@@ -142,7 +152,7 @@ def _find_kinds(launched: Launched, at: IntArray, kernels: IntArray) -> IntArray
     known = [mark(lambda *words, pattern=each: any(map(pattern.search, words))) for each in _PATTERNS.values()]
     found = np.select(known, [KINDS.index(kind) for kind in _PATTERNS], KINDS.index(OTHERS))
     is_pass = mark(lambda _, kernel_class: _OF_PASSES.search(kernel_class))
-    merges = np.isin(found, [KINDS.index(kind) for kind in MERGED])
+    merges = np.isin(found, [KINDS.index(kind) for kind in (OPTIMIZER, EMBEDDING)])
     is_pass |= merges & mark(lambda _, kernel_class: _PRODUCTS.search(kernel_class))
     found = np.where(is_pass, KINDS.index(OTHERS), found)
     at_once = mark(lambda name, _: _AT_ONCE.search(name)) | ~mark(lambda name, _: _FOR_ALL not in name)
@@ -156,8 +166,45 @@ def _mark_runs(launched: Launched, at: IntArray, kernels: IntArray, has: Callabl
     return np.asarray(sums[at + kernels] > sums[at], np.bool_)
 
 
+def find_copies(launched: Launched) -> Repeats:
+    """Return where threads copy from the host often in a row, in a step. `launched`: with copies."""
+    copies = np.array([name == _FROM_HOST for name, _ in launched.names], np.bool_)[launched.kind] & (
+        launched.group >= 0
+    )
+    joined = np.zeros(copies.size + 1, np.bool_)  # each to the one before it
+    joined[1:-1] = copies[:-1] & copies[1:] & (launched.group[:-1] == launched.group[1:])
+    low, high = np.flatnonzero(copies & ~joined[:-1]), np.flatnonzero(copies & ~joined[1:])
+    low, high = low[high - low + 1 >= _LEAST_TIMES], high[high - low + 1 >= _LEAST_TIMES]
+    kind, one = np.full(low.size, KINDS.index(COPIES)), np.ones_like(low)
+    return Repeats(kind, one, high - low + 1, launched.call[low + 1], launched.call[high])
+
+
+def find_one_hot(launched: Launched) -> Repeats:
+    """Return where threads make one-hot vectors, and multiply a table by them, in a step."""
+    letters = np.full(len(launched.names), ord("o"), np.uint8)
+    for n, (name, kernel_class) in enumerate(launched.names):
+        if kernel_class == _FILLS:
+            letters[n] = _FILL
+        elif name == _SCATTERS:
+            letters[n] = _SCATTER
+        elif _PRODUCTS.search(kernel_class):
+            letters[n] = _PRODUCT
+    found = [each.span() for each in _ONE_HOT.finditer(letters[launched.kind].tobytes())]
+    low, after = np.array(found, np.int64).reshape(-1, 2).T
+    inside = (launched.group[low] >= 0) & (launched.group[low] == launched.group[after - 1])
+    low, after = low[inside], after[inside]
+    kind, one = np.full(low.size, KINDS.index(ONE_HOT)), np.ones_like(low)
+    return Repeats(kind, after - low, one, launched.call[low], launched.call[after - 1])
+
+
+def join_repeats(*parts: Repeats) -> Repeats:
+    """Return the sequences of all parts."""
+    return Repeats(*map(np.concatenate, zip(*parts, strict=True)))
+
+
 def list_repeated(repeats: Repeats) -> list[Repeated]:
-    """Return the different sequences, that with most launches in all first."""
+    """Return the different sequences of kernels that are repeated, that with most launches in all first."""
+    repeats = match_kinds(repeats, [KINDS.index(kind) for kind in (OPTIMIZER, EMBEDDING, RECURRENT, OTHERS)])
     code, distinct = find_distinct_rows(repeats.kind, repeats.kernels, repeats.times)
     launches = np.bincount(code, repeats.kernels * repeats.times, len(distinct))
     rows = (distinct[n] for n in np.argsort(-launches, kind="stable")[:_MOST_LISTED].tolist())

@@ -11,6 +11,8 @@ from nsys2prv_ng.replay.repeats import (
     KINDS,
     Launched,
     Repeats,
+    find_copies,
+    find_one_hot,
     find_recomputed,
     find_repeats,
     list_repeated,
@@ -185,3 +187,37 @@ def test_recomputed_kernels_of_two_threads_are_apart() -> None:
     call = np.arange(kinds.size) + (thread == 2)
     found = find_recomputed(Launched(call, call, thread, np.zeros_like(thread), thread, kinds, names))
     assert found.low.tolist() == [13, 26] and found.high.tolist() == [24, 37]
+
+
+# ---- copies and one-hot vectors --------------------------------------------------------------------------------------
+
+COPY, KERNEL = ("Memcpy host to device", ""), ("a", "Elementwise")
+
+
+@given(kinds=st.lists(st.sampled_from([0] * 12 + [1]), max_size=120), cut=st.integers(0, 120))
+def test_copies_in_a_row_are_those_of_a_loop(kinds: list[int], cut: int) -> None:
+    """At least 16 that follow each other within a step; the first stays."""
+    groups = [int(i >= cut) for i in range(len(kinds))]
+    runs, size = [], 0
+    for i, kind in enumerate(kinds):
+        size = size + 1 if kind == 0 and (i == 0 or groups[i] == groups[i - 1]) else int(kind == 0)
+        ends = i + 1 == len(kinds) or kinds[i + 1] or groups[i + 1] != groups[i]
+        if size >= 16 and ends:
+            runs.append(("copies", 1, size, i - size + 2))
+    found = find_copies(launch(kinds, [COPY, KERNEL], groups))
+    assert list_runs(found) == sorted(runs)
+    assert not list_repeated(found)
+
+
+def test_one_hot_vectors_are_a_fill_a_scatter_a_cast_and_a_product() -> None:
+    names = [
+        ("vectorized_elementwise_kernel", "Copy, cast or fill"),
+        ("_scatter_gather_elementwise_kernel", "Embedding or index"),
+        ("sgemm", "GEMM FP32"),
+        ("add", "Elementwise"),
+    ]
+    whole, halves, without = [0, 1, 0, 2], [0, 0, 1, 1, 0, 0, 2], [0, 1, 3, 2]
+    kinds = [3, *whole, 3, *halves, 3, *without]
+    assert list_runs(find_one_hot(launch(kinds, names))) == [("one-hot", 4, 1, 1), ("one-hot", 7, 1, 6)]
+    later_step = [0] * 3 + [1] * (len(kinds) - 3)
+    assert list_runs(find_one_hot(launch(kinds, names, later_step))) == [("one-hot", 7, 1, 6)]

@@ -26,7 +26,7 @@ from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.records.store import Store
 from nsys2prv_ng.sources.cuda.cuda_api import choose_call_state
 
-KEYS = ["call", "range", "operation", "memory"]
+KEYS = ["call", "range", "function", "operation", "memory"]
 _WAITING = (types.SYNCHRONIZATION, types.MEMORY_TRANSFER)
 """States of threads within calls that wait for GPUs: those that synchronise, and copies that do."""
 _HOST_COPIES = (4, 5)
@@ -39,7 +39,8 @@ class Readbacks(NamedTuple):
     """n waits of host threads for GPUs, by thread (place) and start; begin and end of the call (ns), bytes copied.
 
     `key`: index into `keys`, which has distinct texts for each of KEYS: the call, the innermost range in which it
-    began, the copy that the thread launched last, and the kind of host memory of the copy; "" without a range or copy.
+    began, the program's function that called (if there are back traces), the copy that the thread launched last, and
+    the kind of host memory of the copy; "" without one.
     """
 
     thread: IntArray
@@ -87,11 +88,25 @@ def load_readbacks(report: ReportRecords, calls: OpenedEvents, store: Store) -> 
     for number, steps in ranges.steps.items():
         inside[thread == number] = steps.get_values(begin[thread == number])
     value = calls.get_values(types.CUDA_API)[line]
-    key, found = find_distinct_rows(value, inside, pick(operation, copy, ABSENT), pick(memory, copy, ABSENT))
-    names = calls.get_names(types.CUDA_API), dict(enumerate(ranges.names)), MEMORY_OPERATIONS, MEMORY_KINDS
+    function, functions = _find_functions(report, thread, begin, store)
+    key, found = find_distinct_rows(value, inside, function, pick(operation, copy, ABSENT), pick(memory, copy, ABSENT))
+    names = calls.get_names(types.CUDA_API), dict(enumerate(ranges.names)), functions, MEMORY_OPERATIONS, MEMORY_KINDS
     keys = [tuple(texts.get(n, "") for texts, n in zip(names, numbers, strict=True)) for numbers in found]
     size = pick(copies.get_values(types.MEMORY_BYTES), copy, ABSENT)
     return Readbacks(thread, begin, end, np.where(size == ABSENT, 0, size), key, keys)
+
+
+def _find_functions(
+    report: ReportRecords, thread: IntArray, begin: IntArray, store: Store
+) -> tuple[IntArray, dict[int, str]]:
+    """Return (number of the function that began each of n calls, ABSENT without one; names of the numbers)."""
+    if report.labels.find_handle(types.PYTHON_CALLER) is None:
+        return np.full(thread.size, ABSENT), {}
+    marks = load_opened_events(report, source_names.NVTX, store)
+    value = marks.get_values(types.PYTHON_CALLER)
+    traced = np.flatnonzero(value != ABSENT)
+    at = find_rows([marks.place[traced], marks.begin[traced]], [thread, begin])
+    return pick(value[traced], at, ABSENT), marks.get_names(types.PYTHON_CALLER)
 
 
 def _find_waits(calls: OpenedEvents, launches: Launches, launch: IntArray, end: IntArray, memory: IntArray) -> IntArray:

@@ -3,7 +3,7 @@
 Samples of Python are taken in regular intervals, whether the thread runs or waits. So their shares are shares of time.
 Samples of a CPU are taken only while the thread runs. They count in reports without samples of Python, and show the
 program's innermost function and the function that ran. A thread of a library has no Python of its own: the main
-thread's samples stand for it.
+thread's samples stand for it. Back traces of CUDA calls show for what a gap waited: the function that called last.
 """
 
 from __future__ import annotations
@@ -30,21 +30,23 @@ from nsys2prv_ng.records.store import Store
 class Samples(NamedTuple):
     """n samples of threads that kept GPUs waiting: index of the gap, time (ns), and numbers of names.
 
-    `source`: PYTHON or CPU; `function`: of the program; `called`: of a library, by it; NOTHING without one. A sample
-    within gaps of several GPUs is there for each.
+    `source`: PYTHON, CALLS or CPU; `function`: of the program; `called`: of a library, by it; NOTHING without one. A
+    sample within gaps of several GPUs is there for each. `ns`: the length of the part of a gap, for CALLS; else 0.
     """
 
     gap: IntArray
     time: IntArray
+    ns: IntArray
     source: IntArray
     function: IntArray
     called: IntArray
 
 
-NO_SAMPLES = Samples(*(np.zeros(0, np.int64),) * 5)
-PYTHON, CPU = "Python", "CPU"
+NO_SAMPLES = Samples(*(np.zeros(0, np.int64),) * 6)
+PYTHON, CALLS, CPU = "Python", "calls of Python", "CPU"
 _KINDS = (
     (PYTHON, source_names.NVTX, types.SAMPLED_PYTHON[0], types.PROGRAM_PYTHON, types.CALLED_PYTHON),
+    (CALLS, source_names.NVTX, types.PYTHON_CALLER, types.PYTHON_CALLER, types.CALLED_PYTHON),
     (CPU, source_names.CPU_SAMPLES, types.SAMPLED_FUNCTIONS[0], types.SAMPLED_PROGRAM, types.SAMPLED_FUNCTIONS[0]),
 )
 """What was sampled, its source, the type that all samples have, the types of what they say. The first kind counts."""
@@ -69,10 +71,13 @@ def find_samples(
             own = lines[slice(*np.searchsorted(events.place[lines], [each, each + 1]))]
             parts = np.flatnonzero(place == each)
             first, last = (np.searchsorted(events.begin[own], limit[parts]) for limit in (begin, end))
-            line = own[list_indices(first, last - first)]
+            if kind == CALLS:
+                first = np.maximum(first, last - 1)
+            line, number = own[list_indices(first, last - first)], last - first
+            ns = np.repeat((end - begin)[parts] if kind == CALLS else np.zeros_like(parts), number)
             numbers = (_number(events, line, event_type, names) for event_type in said)
             of_kind = names.number([kind], np.zeros_like(line))
-            yield Samples(np.repeat(gap[parts], last - first), events.begin[line], of_kind, *numbers)
+            yield Samples(np.repeat(gap[parts], number), events.begin[line], ns, of_kind, *numbers)
         return
 
 
@@ -85,14 +90,14 @@ def _number(events: OpenedEvents, line: IntArray, event_type: EventType, names: 
 def count_samples(job: Job, row: IntArray, samples: Samples, names: Sequence[str]) -> Table:
     """Count `samples` by the `row` of the GPU that waited, `source`, `function` and what it `called` ("": none).
 
-    `row`: of each gap. Only samples in the time that numbers cover count.
+    Add up their `ns`. `row`: of each gap. Only samples in the time that numbers cover count.
     """
     if job.scope.measured:
         kept = cut_to_windows(samples.time, samples.time + 1, job.scope.measured)[0]
         samples = Samples(*(column[kept] for column in samples))
     said = {"source": samples.source, "function": samples.function, "called": samples.called}
     keys = {"row": row[samples.gap], **said}
-    counts = sum_table({**keys, "samples": np.ones_like(samples.gap)}, list(keys))
+    counts = sum_table({**keys, "samples": np.ones_like(samples.gap), "ns": samples.ns}, list(keys))
     for column in said:
         counts[column] = make_objects([*names, ""][n] for n in counts[column].tolist())
     return counts

@@ -33,7 +33,7 @@ from nsys2prv_ng.sources.cuda.stream_operations import LAUNCH_TABLES
 from nsys2prv_ng.sources.nvtx import events as nvtx_events
 from nsys2prv_ng.sources.nvtx.events import NVTX, PUSH_POP, NvtxEvents, read_sequence_numbers
 from nsys2prv_ng.sources.nvtx.flops import count_flops
-from nsys2prv_ng.sources.nvtx.python_samples import PYTHON_DOMAIN, read_functions
+from nsys2prv_ng.sources.nvtx.python_samples import PYTHON_DOMAINS, read_functions
 from nsys2prv_ng.sources.shared import reasons, report_reader
 from nsys2prv_ng.sources.shared.report_reader import ReportReader, make_name_pair, make_number_pair
 from nsys2prv_ng.sources.shared.source import NO_END, EventRows, JoinInput, JoinResult, Result, Source
@@ -160,8 +160,8 @@ class _DomainWriter:
             pairs.append(Pair(self.labels.handle(event_type), value, fits))
         if self.domain != families.NCCL_DOMAIN:  # the source `nccl` reads NCCL's JSON
             json = report_reader.read_texts(self.reader, self.columns, rows, "jsonText", "jsonTextId")
-            if self.domain == PYTHON_DOMAIN:
-                pairs += read_functions(self.reader, json)
+            if self.domain in PYTHON_DOMAINS:
+                pairs += read_functions(self.reader, json, self.domain)
             elif json.null_count < len(json):
                 index, texts = report_reader.encode_texts(json)
                 event_type = families.make_nvtx_json_payload(self.domain)

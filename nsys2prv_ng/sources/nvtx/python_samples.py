@@ -1,7 +1,8 @@
-"""Reads nsys's samples of Python: marks in a separate domain, with the functions on the stack as JSON.
+"""Reads nsys's samples of Python, and its back traces of CUDA calls, which are at the start of these.
 
-`Frames` starts with the innermost function. `Function` and `File` are ids of names, as everywhere in the export. The
-innermost function whose file is not that of a library is the program's.
+Both are marks in a domain of their own, with the functions on the stack as JSON. `Frames` starts with the innermost
+function. `Function` and `File` are ids of names, as everywhere in the export. The innermost function whose file is not
+that of a library is the program's.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from nsys2prv_ng.records.columns import Pair
 from nsys2prv_ng.report.database import NULL
 from nsys2prv_ng.sources.shared.report_reader import ReportReader
 
-PYTHON_DOMAIN = "Python Periodic Sampling"
+_SAMPLING, _BACK_TRACES = PYTHON_DOMAINS = ("Python Periodic Sampling", "Python Backtrace on CUDA")
 _FRAME_START = '{"Function":'
 _FRAME = r'^(?P<function>[0-9]{1,18}),"File":(?P<file>[0-9]{1,18})[,}]'
 _LIBRARY = re.compile(r"(.*/)?(?:(?:site|dist)-packages|lib/python[0-9.]+)/([^/]+?)(\.py|/.*)?|<.*")
@@ -45,8 +46,11 @@ class _Stacks(NamedTuple):
     file: IntArray
 
 
-def read_functions(reader: ReportReader, texts: pa.Array) -> list[Pair]:
-    """Return the functions in the JSON of n samples: for each level of the stacks, and of the program."""
+def read_functions(reader: ReportReader, texts: pa.Array, domain: str) -> list[Pair]:
+    """Return the functions in the JSON of n marks of a domain: for each level of the stacks, and of the program.
+
+    Of a back trace, only that of the program; or else the function that called.
+    """
     split = pc.split_pattern(texts.cast(pa.string()).fill_null(""), _FRAME_START)
     number = pc.list_value_length(split).to_numpy()
     level = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number) - 1  # -1: before the first frame
@@ -71,6 +75,11 @@ def read_functions(reader: ReportReader, texts: pa.Array) -> list[Pair]:
 
     packages = [_LIBRARY.fullmatch(path) for path in files]
     of_program = _find_of_program(stacks, np.array([match is None for match in packages])[codes])
+    if domain == _BACK_TRACES:
+        callers = np.union1d(
+            of_program, np.flatnonzero((stacks.level == 0) & ~np.isin(stacks.sample, stacks.sample[of_program]))
+        )
+        return [make_pair(types.PYTHON_CALLER, callers, labels)]
     is_inner = np.array([name.startswith("_") or name in _WRAPPERS for name in names])[codes]
     called = _find_called(stacks, of_program, is_inner)
     owners = [match[2] or "" if match else "" for match in packages]

@@ -85,6 +85,15 @@ def find_host_cause(case: Case) -> HostCause | None:
     return cause if time.ns > MUCH * case.host_calls.total() else None
 
 
+def tunes(case: Case) -> bool:
+    """Return whether a library tries its algorithms in steps: it loads kernels, and waits for events after each.
+
+    In counting, cuDNN does so 208 times a step for a new shape; PyTorch itself waits for none.
+    """
+    waits = sum(call.count for call in case.summary.calls if call.name.startswith("cudaEventSynchronize"))
+    return "Convolution" in case.compute_by_class and find_host_cause(case) is LOADING and _are_often(case, waits)
+
+
 def reads_back(case: Case) -> bool:
     """Return whether GPUs are idle after read-backs for most of the time in which hosts are late, and need not be.
 

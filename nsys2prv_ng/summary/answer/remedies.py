@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from nsys2prv_ng.replay import changes as what
 from nsys2prv_ng.replay.changes import Change
-from nsys2prv_ng.replay.repeats import EMBEDDING, OPTIMIZER, OTHERS, RECURRENT
+from nsys2prv_ng.replay.repeats import COPIES, EMBEDDING, ONE_HOT, OPTIMIZER, OTHERS, RECURRENT
 from nsys2prv_ng.steps.numbered_names import OTHER_WORK
 from nsys2prv_ng.summary.answer import host_rules, rules
 from nsys2prv_ng.summary.answer import idle_bottlenecks as idle
@@ -164,6 +164,28 @@ REMEDIES = (
         is_bound=True,
     ),
     Remedy(
+        key="weights-in-16-bits",
+        clause="with weights in BF16",
+        hint="model.to(torch.bfloat16), or one torch.autocast around all uses: its cache of cast weights ends with it",
+        against=_COMPUTE,
+        applies=rules.casts_weights,
+        changes=(Change(what.CLASS, "Copy, cast or fill", 0.02),),  # in decoder: 333 to 6 ms
+    ),
+    Remedy(
+        key="index-select",
+        clause="with index_select or F.embedding",
+        hint="x.index_select(0, i) or F.embedding(i, x) instead of x[i], whose gradient adds rows one by one",
+        against=_COMPUTE,
+        changes=(Change(what.KERNEL, "indexing_backward_kernel*", 0.03),),  # in molecules: 1,111 to 28 ms
+    ),
+    Remedy(
+        key="lookup",
+        clause="with lookups instead of one-hot vectors",
+        hint="F.embedding(i, table), or table[i], instead of F.one_hot(i) @ table",
+        against=_COMPUTE,
+        changes=(Change(what.REPEATS, ONE_HOT),),
+    ),
+    Remedy(
         key="fused-optimizer",
         clause="with a fused optimizer",
         hint="optimizer with fused=True, clip_grad_norm_ with foreach=True, torch._foreach_lerp_ for averages",
@@ -183,6 +205,13 @@ REMEDIES = (
         hint="nn.LSTM or nn.GRU over the whole sequence instead of a loop over nn.LSTMCell",
         against=_HOST + _COMPUTE,
         changes=(Change(what.REPEATS, RECURRENT),),
+    ),
+    Remedy(
+        key="one-copy",
+        clause="with one copy for what is copied in a row",
+        hint="pack small arrays into one pinned buffer, copy it with non_blocking=True, and split it on the GPU",
+        against=_HOST + _COPYING,
+        changes=(Change(what.REPEATS, COPIES),),
     ),
     Remedy(
         key="one-batch",
@@ -228,6 +257,15 @@ REMEDIES = (
     _remove(host_causes.WAITING, idle.HOST_WAITS, "loader-workers", "with faster data loading"),
     _remove(host_causes.STARTING, idle.HOST_STARTS, "persistent-workers", "with processes that stay"),
     _remove(host_causes.SAVING, idle.HOST_SAVES, "async-checkpoints", "with asynchronous checkpoints"),
+    Remedy(
+        key="no-tuning",
+        clause="without algorithms tried for each shape",
+        hint="torch.backends.cudnn.benchmark = False where shapes change, or pad them to a few sizes",
+        against=_HOST,
+        applies=host_rules.tunes,
+        measure_idle=lambda case: case.host_causes[host_causes.LOADING].ns,
+        cause=host_causes.LOADING,
+    ),
     _remove(host_causes.LOADING, idle.HOST_LOADS, "few-shapes", "with kernels built before the loop"),
     Remedy(
         key="cheaper-validation",
@@ -301,10 +339,14 @@ def list_proposed() -> list[tuple[Change, ...]]:
 def list_remedies(case: Case, bottleneck: Bottleneck) -> list[Tried]:
     """Return the remedies for which there is evidence, and that save enough: that of the class, then the best first.
 
-    Of slow steps, only causes are known: what shortens all steps is no remedy of these.
+    Of slow steps, only causes are known: what shortens all steps is no remedy of these. The first remedy of a cause
+    counts.
     """
     known = [each for each in REMEDIES if each.cause is not None or not bottleneck.of_steps]
-    found = [tried for each in known for tried in _try(case, each) if tried.share >= LEAST]
+    found: list[Tried] = []
+    for each in known:
+        if each.cause is None or each.cause not in {tried.remedy.cause for tried in found}:
+            found += [tried for tried in _try(case, each) if tried.share >= LEAST]
     return sorted(found, key=lambda tried: (tried.remedy.key != bottleneck.key, -tried.weight))[:_MOST]
 
 

@@ -141,6 +141,13 @@ def attends_unfused(case: Case) -> bool:
     return "Attention" not in times and softmax >= _LEAST_SOFTMAX * whole > 0
 
 
+def casts_weights(case: Case) -> bool:
+    """Return whether most compute is copies and casts, beside products in 16 bits: 66% in decoder, 37% in genome."""
+    times = case.compute_by_class
+    product = next((name for name in times if name.startswith("GEMM")), "")
+    return trains(case) and product in ("GEMM BF16", "GEMM FP16") and are_most(["Copy, cast or fill"], times)
+
+
 def find_largest_class(case: Case) -> str:
     """Return the class of kernels with most compute time; "" without any."""
     return next(iter(case.compute_by_class), "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsys2prv_ng.analysis.gpus.samples import CPU
+from nsys2prv_ng.analysis.gpus.samples import CALLS, CPU, PYTHON
 from nsys2prv_ng.paraver.families import GIL_WAIT
 from nsys2prv_ng.source_names import CPU_SAMPLES
 from nsys2prv_ng.summary.answer import rules
@@ -21,6 +21,8 @@ _LEAST_SHARE = 0.1
 """Least share of a function that is worth a word, as for other places (where.py)."""
 _SAMPLED = "sampled"
 """The kind of these places."""
+_NAMES = {PYTHON: "Python", CPU: "the CPU"}
+"""What was sampled, in words."""
 _MOST = 2
 """Most functions. A choice, so that the line stays short."""
 
@@ -28,27 +30,34 @@ _MOST = 2
 def find_functions(case: Case) -> tuple[list[Place], str]:
     """Return the program's functions with most samples while GPUs waited, and their shares; ([], "") without enough.
 
-    Samples of Python are of all time, so that their shares are of the step. Those of a CPU are only of running threads.
+    Samples of Python are of all time, so that their shares are of the step, as are those of back traces. Samples of a
+    CPU are only of running threads.
     """
     samples = [each for gpu in case.summary.gpus for each in gpu.sampled]
-    whole = sum(each.samples for each in samples)
-    functions = sum_by_key((each.function, each.samples) for each in samples)
-    least = max(_FEWEST_OF_ONE, _LEAST_SHARE * whole)
-    largest = [(name, n) for name, n in functions.most_common(_MOST) if name and n >= least]
-    if whole < _FEWEST or not largest or case.losses is None:
+    count = sum(each.samples for each in samples)
+    if count < _FEWEST or case.losses is None:
         return [], ""
-    is_cpu = samples[0].source == CPU
-    idle = 1.0 if is_cpu else case.losses.host_ns / max(case.gpu_ns, 1)
+    source = samples[0].source
+    weighs = {each: each.ns if source == CALLS else each.samples for each in samples}
+    whole = case.losses.host_ns if source == CALLS else count
+    functions = sum_by_key((each.function, weighs[each]) for each in samples)
+    often = sum_by_key((each.function, each.samples) for each in samples)
+    largest = [(name, n) for name, n in functions.most_common(_MOST) if name and n >= _LEAST_SHARE * whole]
+    largest = [(name, n) for name, n in largest if often[name] >= _FEWEST_OF_ONE]
+    if not largest:
+        return [], ""
+    idle = 1.0 if source == CPU else case.losses.host_ns / max(case.gpu_ns, 1)
     texts = []
     for name, number in largest:
-        called = sum_by_key((each.called, each.samples) for each in samples if each.function == name).most_common(1)[0]
+        called = sum_by_key((each.called, weighs[each]) for each in samples if each.function == name).most_common(1)[0]
         inside = (
             f" (mostly {quote_name(called[0])})" if called[0] not in ("", name) and called[1] > HALF * number else ""
         )
         texts.append(f"{quote_name(name)} {number * idle / whole:.0%}{inside}")
-    of = "the samples meanwhile" if is_cpu else case.whole
     places = [Place(kind=_SAMPLED, name=name, ns=round(case.losses.host_ns * n / whole)) for name, n in largest]
-    return places, f"{', '.join(texts)} of {of} ({whole} samples of {'the CPU' if is_cpu else 'Python'})"
+    of = "the samples meanwhile" if source == CPU else case.whole
+    by = f"before {count:,} calls of Python" if source == CALLS else f"{count} samples of {_NAMES[source]}"
+    return places, f"{', '.join(texts)} of {of} ({by})"
 
 
 def describe_preset(case: Case, places: Sequence[Place]) -> str:

@@ -44,12 +44,14 @@ class Sampled(ValueClass, kw_only=True):
     """Samples of threads that kept a GPU waiting (see analysis/gpus/samples.py), by what they were in."""
 
     source: str
-    """"Python" or "CPU"."""
+    """"Python", "CPU", or "calls of Python": back traces of the CUDA calls for which GPUs waited."""
     function: str
     """The innermost function of the program, of Python with its file. Empty without one."""
     called: str
     """The function of a library that it called; in samples of a CPU, the function that ran. Empty without one."""
     samples: int
+    ns: int = 0
+    """Of calls: how long GPUs waited for them."""
 
 
 class GpuNumbers(ValueClass, kw_only=True):

@@ -14,6 +14,8 @@ class ReadbackNumbers(ValueClass, kw_only=True):
     call: str
     range: str
     """Innermost range of the thread, or else of the main thread, when the call began; "" outside of ranges."""
+    function: str = ""
+    """The program's function that made the call, with its file; "" without a back trace of Python."""
     operation: str
     """The copy that the thread launched last, as "Memcpy device to host"; "" if that was no copy from or to a host."""
     memory: str

@@ -27,6 +27,7 @@ def tabulate_readbacks(readbacks: Sequence[ReadbackNumbers], steps: int) -> Grid
         [
             ("call", lambda row: Name(row.call)),
             ("NVTX range", lambda row: Name(row.range or NO_RANGE)),
+            (Column("function", optional=True), lambda row: Name(row.function)),
             (Column("copy", minor=True, optional=True), lambda row: Name(row.operation.removeprefix("Memcpy "))),
             (Column("memory", minor=True, optional=True), lambda row: row.memory.lower()),
             ("count", lambda row: Count(count(row))),
@@ -58,7 +59,7 @@ def describe_readbacks(readbacks: Sequence[ReadbackNumbers], parts: int, step: s
     rows = [row for row in readbacks if (row.call, row.operation, row.memory) == (call, operation, memory)]
     place = ""
     if 2 * rows[0].idle_ns > whole:
-        rows, place = rows[:1], f" {describe_place(rows[0].range)}"
+        rows, place = rows[:1], f" {describe_place(rows[0].range or rows[0].function)}"
     count = sum(row.count for row in rows)
     many, size = "" if count == parts else "s", format_bytes(sum(row.bytes for row in rows) / count)
     noun = f"read-back{many}{step} of {size}" if rows[0].reads else f"wait{many}{step}"

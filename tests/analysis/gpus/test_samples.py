@@ -52,10 +52,13 @@ def describe(frames: list[tuple[str, str]]) -> tuple[str, str]:
     return f"{name} ({path.rsplit('/', 1)[-1]})", called
 
 
-def count_by_loop(path: Path, windows: list[tuple[int, int]], longest_at: int) -> Counter[tuple[str, str]]:
-    """Return the samples in parts of gaps that end with the return of the launch that ended the gap.
+def list_parts(
+    path: Path, windows: list[tuple[int, int]], longest: tuple[int, int]
+) -> tuple[list[tuple[int, tuple[str, str]]], list[tuple[int, int]]]:
+    """Return the marks (time, functions) on the main thread within windows, and the parts of gaps (begin, end).
 
-    `windows`: from time 0 of the trace; `longest_at`: the start of the longest gap in them, likewise.
+    A part ends with the return of the launch that ended the gap. `windows`: from time 0 of the trace; `longest`: the
+    length of the longest gap in them, and its start, likewise.
     """
     with closing(sqlite3.connect(path)) as report:
         strings = dict(report.execute("SELECT id, value FROM StringIds"))
@@ -80,7 +83,8 @@ def count_by_loop(path: Path, windows: list[tuple[int, int]], longest_at: int) -
         ).fetchall()
     samples = []
     for start, text, number in rows:
-        frames = json.loads(text or strings[number])["Python Periodic Sampling"]["Frames"]
+        (mark,) = json.loads(text or strings[number]).values()
+        frames = mark["Frames"]
         named = [
             (strings[each["Function"]].replace("&lt;", "<").replace("&gt;", ">"), strings[each["File"]])
             for each in frames
@@ -92,23 +96,20 @@ def count_by_loop(path: Path, windows: list[tuple[int, int]], longest_at: int) -
             together = [calls[each[2]] for each in operations[n:] if each[0] == start and each[2] in calls]
             gaps.append((busy_until, start, min(together)[1] if together else busy_until))
         busy_until = max(busy_until, end)
-    lengths = {}
-    for origin in {begin - longest_at for begin, _, _ in gaps}:
-        inside = [
-            (end - begin, begin)
-            for begin, end, _ in gaps
-            for low, high in windows
-            if low <= begin - origin and end - origin <= high
-        ]
-        if inside and max(inside)[1] - origin == longest_at:
-            lengths[max(inside)[0]] = origin
-    origin = lengths[max(lengths)]
+    length, longest_at = longest
+    (origin,) = {begin - longest_at for begin, end, _ in gaps if end - begin == length}
+    kept = [each for each in samples if any(low <= each[0] - origin < high for low, high in windows)]
+    return kept, [(begin, min(returned, end)) for begin, end, returned in gaps]
+
+
+def count_by_loop(path: Path, windows: list[tuple[int, int]], longest: tuple[int, int]) -> Counter[tuple[str, str]]:
+    """Return the samples in parts of gaps."""
+    samples, parts = list_parts(path, windows, longest)
     times = [time for time, _ in samples]
     found: Counter[tuple[str, str]] = Counter()
-    for begin, end, returned in gaps:
-        for n in range(bisect.bisect_left(times, begin), bisect.bisect_left(times, min(returned, end))):
-            if any(low <= times[n] - origin < high for low, high in windows):
-                found[samples[n][1]] += 1
+    for begin, end in parts:
+        for n in range(bisect.bisect_left(times, begin), bisect.bisect_left(times, end)):
+            found[samples[n][1]] += 1
     return found
 
 
@@ -117,10 +118,33 @@ def test_samples_are_those_of_the_report_and_name_the_planted_cause(name: str) -
     summary = nsys2prv_ng.summarize([find_report(name)])
     (gpu,) = summary.gpus
     assert gpu.longest_gap_at_ns is not None
+    longest = gpu.longest_gap_ns, gpu.longest_gap_at_ns
     counted = Counter({(each.function, each.called): each.samples for each in gpu.sampled})
-    assert counted == count_by_loop(find_report(name), summary.windows_ns, gpu.longest_gap_at_ns)
+    assert counted == count_by_loop(find_report(name), summary.windows_ns, longest)
     planted = [each for each in gpu.sampled if (each.function, each.called) == PLANTED[name]]
     assert planted and planted[0] in gpu.sampled[:3]
+
+
+def test_a_gap_waits_for_the_function_whose_call_ended_it() -> None:
+    """As in evalloop: `evaluate` reads each picture's classes, and `step` launches the training."""
+    path = find_report("evalloop-calls")
+    summary = nsys2prv_ng.summarize([path])
+    (gpu,) = summary.gpus
+    assert gpu.longest_gap_at_ns is not None
+    marks, parts = list_parts(path, summary.windows_ns, (gpu.longest_gap_ns, gpu.longest_gap_at_ns))
+    times, found = [time for time, _ in marks], Counter[str]()
+    for begin, end in parts:
+        n = bisect.bisect_left(times, end) - 1
+        if end > begin and n >= 0 and times[n] >= begin:
+            found[marks[n][1][0]] += end - begin
+    assert {each.function: each.ns for each in gpu.sampled} == {name: ns for name, ns in found.items() if name}
+    assert summary.verdict is not None
+    assert {"step (evalloop.py)", "evaluate (evalloop.py)"} == {name for name, _ in found.most_common(2)}
+    [where] = [each.text for each in summary.verdict.statements if each.label == "WHERE"]
+    names = [
+        f"`{name}` {ns / sum(high - low for low, high in summary.windows_ns):.0%}" for name, ns in found.most_common(2)
+    ]
+    assert where.startswith(f"{', '.join(names)} of the step (before 4,510 calls")
 
 
 def test_reports_without_samples_say_nothing() -> None:

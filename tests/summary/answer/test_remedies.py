@@ -61,8 +61,8 @@ def make_idle_job(*causes: Cause, noise_ms: int = 0) -> JobSummary:
 
 
 ADDRESSED = {
-    "compute_ns": {"channels-last", "autocast", "fused-attention"},
-    "memory_ns": {"pinned-copies", "stay-on-device"},
+    "compute_ns": {"autocast", "channels-last", "fused-attention", "index-select", "lookup", "weights-in-16-bits"},
+    "memory_ns": {"one-copy", "pinned-copies", "stay-on-device"},
 }
 """Remedies of classes that few remedies address."""
 

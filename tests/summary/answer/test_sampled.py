@@ -99,3 +99,12 @@ def test_waits_for_the_lock_of_python(mode: str) -> None:
     assert [each.key for each in verdict.remedies] == ["gil"]
     little = [replace(call, total_ns=1) if call.name == wait.name else call for call in summary.calls]
     assert answer(replace(summary, calls=little)).bottleneck == "launch-bound"
+
+
+def test_functions_of_pytorch_are_ranges() -> None:
+    """Of `--pytorch=functions-trace`: 16 iterations, one of them a warm-up, and the optimizer of gan is not fused."""
+    summary = summarize("sampled/gan-functions")
+    assert summary.steps is not None and summary.steps.count + summary.steps.warmup == 16
+    [where] = say(summary, "WHERE")
+    assert where.startswith("`PyTorch:torch.optim.Adam.step` 20.2%, `PyTorch:torch.autograd.backward` 19.9%")
+    assert say(summary, "TRY")[0].startswith("optimizer with fused=True")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections import defaultdict
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ import nsys2prv_ng
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.summary.readbacks.numbers import ReadbackNumbers
 from nsys2prv_ng.summary.readbacks.table import describe_readbacks
+from tests.conftest import DATA, unpack
 from tests.readback_truth import find_program, sum_waits
 from tests.summary.made import summarize_reports
 from tests.tiers import cases
@@ -50,6 +54,27 @@ def test_a_step_reads_what_its_program_reads(program: str) -> None:
     [row] = reads
     assert (row.call, row.memory, row.range) == (call, memory, range_)
     assert row.count == count * summary.step_count and row.bytes == size * row.count
+
+
+def test_back_traces_tell_which_function_reads() -> None:
+    """Of the two functions that read in evalloop, `evaluate` does so for each of 48 pictures, in two calls."""
+    path = unpack(DATA / "sampled/evalloop-calls.sqlite.xz")
+    summary = nsys2prv_ng.summarize([path])
+    with closing(sqlite3.connect(path)) as report:
+        strings = dict(report.execute("SELECT id, value FROM StringIds"))
+        marks = {
+            start: json.loads(text or strings[number])["Python Backtrace on CUDA"]["Frames"]
+            for start, text, number in report.execute(
+                "SELECT start, jsonText, jsonTextId FROM NVTX_EVENTS WHERE eventType = 34"
+            )
+        }
+        waits = report.execute(
+            "SELECT r.start FROM CUPTI_ACTIVITY_KIND_RUNTIME r JOIN StringIds s ON s.id = r.nameId "
+            "WHERE s.value LIKE 'cudaStreamSynchronize%'"
+        ).fetchall()
+    functions = {strings[marks[start][k]["Function"]] for (start,) in waits for k in range(2) if start in marks}
+    assert {row.function for row in summary.readbacks if row.reads} == {"evaluate (evalloop.py)"}
+    assert "evaluate" in functions
 
 
 def test_a_host_that_does_not_wait_saves_what_gpus_idle() -> None:
