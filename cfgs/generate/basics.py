@@ -186,7 +186,7 @@ BASICS.add(
 First window: the innermost function of the program in the last sample, with its file. Second window: the function of a
 library that it called. Third window: the function that ran. Callers (event types "Sampled Python functions (depth n)")
 are in the trace down to --stack-depth.
-Needs --python-sampling=true when profiling.
+Needs --python-sampling=true when profiling. Back traces of CUDA calls are in the first window, too.
 """,
     Window("Python functions of the program", NAMES, events=only(types.PROGRAM_PYTHON)),
     _called_python,

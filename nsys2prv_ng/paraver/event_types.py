@@ -281,12 +281,8 @@ SAMPLED_PYTHON = _make_levels(30000300, "Sampled Python functions", source_names
 PROGRAM_PYTHON = EventType(
     30000400, "Sampled Python function of the program", source_names.NVTX, names="python_functions"
 )
-"""The innermost function of a sample whose file is not one of a library."""
+"""The innermost function of a sample, or of the back trace of a call, whose file is not one of a library."""
 CALLED_PYTHON = EventType(30000401, "Function of a library that it called", source_names.NVTX, names="python_libraries")
-PYTHON_CALLER = EventType(
-    30000402, "Python function of the program that called CUDA", source_names.NVTX, names="python_functions"
-)
-"""Likewise, of the back trace of a call."""
 _CALLS = ", ".join((source_names.CUDA_API, source_names.OS_RUNTIME, source_names.SYSTEM_CALLS))
 CALLERS = tuple(
     EventType(70000000 + level, f"Caller at level {level}", _CALLS, names="functions")

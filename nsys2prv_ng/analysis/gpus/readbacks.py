@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.analysis.gpus.samples import find_back_traces
 from nsys2prv_ng.analysis.host_activity import load_thread_ranges
 from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects
 from nsys2prv_ng.arrays.row_keys import find_distinct_rows, find_rows, mark_duplicates
@@ -100,13 +101,12 @@ def _find_functions(
     report: ReportRecords, thread: IntArray, begin: IntArray, store: Store
 ) -> tuple[IntArray, dict[int, str]]:
     """Return (number of the function that began each of n calls, ABSENT without one; names of the numbers)."""
-    if report.labels.find_handle(types.PYTHON_CALLER) is None:
+    if report.labels.find_handle(types.PROGRAM_PYTHON) is None:
         return np.full(thread.size, ABSENT), {}
     marks = load_opened_events(report, source_names.NVTX, store)
-    value = marks.get_values(types.PYTHON_CALLER)
-    traced = np.flatnonzero(value != ABSENT)
+    traced = find_back_traces(marks)
     at = find_rows([marks.place[traced], marks.begin[traced]], [thread, begin])
-    return pick(value[traced], at, ABSENT), marks.get_names(types.PYTHON_CALLER)
+    return pick(marks.get_values(types.PROGRAM_PYTHON)[traced], at, ABSENT), marks.get_names(types.PROGRAM_PYTHON)
 
 
 def _find_waits(calls: OpenedEvents, launches: Launches, launch: IntArray, end: IntArray, memory: IntArray) -> IntArray:

@@ -46,7 +46,7 @@ NO_SAMPLES = Samples(*(np.zeros(0, np.int64),) * 6)
 PYTHON, CALLS, CPU = "Python", "calls of Python", "CPU"
 _KINDS = (
     (PYTHON, source_names.NVTX, types.SAMPLED_PYTHON[0], types.PROGRAM_PYTHON, types.CALLED_PYTHON),
-    (CALLS, source_names.NVTX, types.PYTHON_CALLER, types.PYTHON_CALLER, types.CALLED_PYTHON),
+    (CALLS, source_names.NVTX, types.PROGRAM_PYTHON, types.PROGRAM_PYTHON, types.CALLED_PYTHON),
     (CPU, source_names.CPU_SAMPLES, types.SAMPLED_FUNCTIONS[0], types.SAMPLED_PROGRAM, types.SAMPLED_FUNCTIONS[0]),
 )
 """What was sampled, its source, the type that all samples have, the types of what they say. The first kind counts."""
@@ -60,7 +60,7 @@ def find_samples(
     main = find_main_threads(report, threads)
     for kind, source, sampled, *said in _KINDS:
         events = load_opened_events(report, source, store)
-        lines = np.flatnonzero(events.get_values(sampled) != ABSENT)
+        lines = find_back_traces(events) if kind == CALLS else np.flatnonzero(events.get_values(sampled) != ABSENT)
         if not lines.size:
             continue
         lines = lines[np.lexsort((events.begin[lines], events.place[lines]))]
@@ -79,6 +79,12 @@ def find_samples(
             of_kind = names.number([kind], np.zeros_like(line))
             yield Samples(np.repeat(gap[parts], number), events.begin[line], ns, of_kind, *numbers)
         return
+
+
+def find_back_traces(events: OpenedEvents) -> IntArray:
+    """Return the lines of a report's NVTX events that are back traces of calls, with a function of the program."""
+    function, sampled = (events.get_values(each) for each in (types.PROGRAM_PYTHON, types.SAMPLED_PYTHON[0]))
+    return np.flatnonzero((function != ABSENT) & (sampled == ABSENT))
 
 
 def _number(events: OpenedEvents, line: IntArray, event_type: EventType, names: Names) -> IntArray:

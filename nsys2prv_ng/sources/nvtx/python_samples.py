@@ -49,7 +49,7 @@ class _Stacks(NamedTuple):
 def read_functions(reader: ReportReader, texts: pa.Array, domain: str) -> list[Pair]:
     """Return the functions in the JSON of n marks of a domain: for each level of the stacks, and of the program.
 
-    Of a back trace, only that of the program; or else the function that called.
+    Of a back trace, only the function of the program.
     """
     split = pc.split_pattern(texts.cast(pa.string()).fill_null(""), _FRAME_START)
     number = pc.list_value_length(split).to_numpy()
@@ -76,10 +76,7 @@ def read_functions(reader: ReportReader, texts: pa.Array, domain: str) -> list[P
     packages = [_LIBRARY.fullmatch(path) for path in files]
     of_program = _find_of_program(stacks, np.array([match is None for match in packages])[codes])
     if domain == _BACK_TRACES:
-        callers = np.union1d(
-            of_program, np.flatnonzero((stacks.level == 0) & ~np.isin(stacks.sample, stacks.sample[of_program]))
-        )
-        return [make_pair(types.PYTHON_CALLER, callers, labels)]
+        return [make_pair(types.PROGRAM_PYTHON, of_program, labels)] if of_program.size else []
     is_inner = np.array([name.startswith("_") or name in _WRAPPERS for name in names])[codes]
     called = _find_called(stacks, of_program, is_inner)
     owners = [match[2] or "" if match else "" for match in packages]

@@ -7,10 +7,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
-from tests.conftest import NO_REPORTS, REPORTS
+from tests.conftest import DATA, NO_REPORTS, REPORTS, unpack
 from tests.sources.small_reports import MAIN, Rows, export, translate_reports
 from tests.trace_reader import Trace
 
@@ -101,3 +102,24 @@ def test_a_real_report(tmp_path: Path) -> None:
                 name, folder = names.get(function, f"name {function}"), names.get(file, f"name {file}")
                 expected.append((start, f"{name} ({folder.rpartition('/')[2]})"))
         assert shown(trace, level, first) == expected
+
+
+def test_back_traces_name_the_function_of_the_program_that_called(tmp_path: Path) -> None:
+    """And nothing of the stack: calls are not samples."""
+    path = unpack(DATA / "sampled/evalloop-calls.sqlite.xz")
+    with closing(sqlite3.connect(path)) as report:
+        names = dict(report.execute("SELECT id, value FROM StringIds"))
+        rows = report.execute("SELECT start, jsonText FROM NVTX_EVENTS WHERE eventType = 34 ORDER BY start").fetchall()
+    trace, _ = translate_reports([path], tmp_path / "x.prv", "nvtx")
+    expected = []
+    for start, text in rows:
+        frames = json.loads(text)["Python Backtrace on CUDA"]["Frames"]
+        own = [each for each in frames if "-packages/" not in names[each["File"]] and names[each["File"]][0] == "/"]
+        if own:
+            expected.append((start, f"{names[own[0]['Function']]} ({names[own[0]['File']].rpartition('/')[2]})"))
+    events = trace.events[trace.events["type"] == FUNCTION + 100]
+    labels = [trace.values[FUNCTION + 100][value] for value in events["value"]]
+    assert len(expected) > 8000
+    assert labels == [function for _, function in expected]
+    assert (events["time"].diff().iloc[1:].to_numpy() == np.diff([start for start, _ in expected])).all()
+    assert not (trace.events["type"] == FUNCTION).any()
