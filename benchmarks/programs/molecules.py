@@ -1,7 +1,7 @@
 """Training of a message-passing network on molecules: features of atoms and of kinds of bonds are gathered.
 
-a: by indexing, x[source] and bonds[kind], whose gradient sorts the indices and adds up one row after the other.
-b: by index_select, whose gradient adds up with atomics, and by F.embedding.
+a: by indexing, x[source] and bonds[kind], whose gradient adds up one row after the other: slow for 12 kinds of bonds.
+b: by index_select, which takes about as long, and by F.embedding.
 One step is one batch of 40,000 atoms with 400,000 bonds.
 """
 

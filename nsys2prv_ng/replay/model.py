@@ -134,7 +134,8 @@ class Model(ValueClass):
         task = self.thread_rank[thread]
         step = number_steps(self.job.steps, task, lanes.calls.begin[call])
         group = np.where(step >= 0, encode_rows(thread, step)[0], NONE)
-        return Launched(operation, call, thread, task, group, kind.astype(np.int64), names)
+        length = (lanes.operations.end - lanes.operations.begin)[operation]
+        return Launched(operation, length, call, thread, task, group, kind.astype(np.int64), names)
 
     @cached_property
     def repeats(self) -> Repeats:

@@ -50,14 +50,14 @@ MERGED = {OPTIMIZER: 0.3, EMBEDDING: 0.3, COPIES: 0.3, ONE_HOT: 0.01}
 
 Measured on what a cure replaced: 0.29 in gan (fused Adam), 0.32 in recsys (one table) and in sensors (one copy), 0.01
 in tagger (a lookup). Cells depend on each other, and others may."""
-_FROM_HOST = "Memcpy host to device"
-"""The name of copies that may be one."""
+_FROM_HOST, _SHORT_NS = "Memcpy host to device", 10_000
+"""The name of copies that may be one, and their most time (ns): what the call takes. In sensors, 8 kB take 1.2 us."""
 _FILLS, _SCATTERS = "Copy, cast or fill", "_scatter_gather_elementwise_kernel"
 """The class of fills and casts, and what PyTorch scatters with."""
 _FILL, _SCATTER, _PRODUCT = b"fsp"
-_ONE_HOT = re.compile(rb"f+s+f+p")
-"""One-hot vectors, from their launches: a fill, ones scattered into it, a cast, and the product. Large tensors are
-filled and cast in parts."""
+_ONE_HOT = re.compile(rb"(?<!s)(s+)(f+)p")
+"""One-hot vectors, from their launches: after a fill, ones scattered into it, a cast, and the product. Large tensors
+are treated in parts, as many of each."""
 _MOST_KERNELS = 128
 """Most kernels of a repetition. A choice between time and longer ones: those of the test bed have 60 at most."""
 _MOST_LISTED = 3
@@ -72,11 +72,12 @@ A choice: a block of a transformer has 12 or more; fewer may be one and the same
 class Launched(NamedTuple):
     """The n kernels that threads launch, by thread and in the order of their launches.
 
-    `group`: a number of the thread and step of each; NONE outside of steps. `kind`: index of `names`, which has the
-    names and classes of kernels.
+    `length`: of the kernel (ns); `group`: a number of the thread and step of each; NONE outside of steps. `kind`: index
+    of `names`, which has the names and classes of kernels.
     """
 
     operation: IntArray
+    length: IntArray
     call: IntArray
     thread: IntArray
     task: IntArray
@@ -167,10 +168,9 @@ def _mark_runs(launched: Launched, at: IntArray, kernels: IntArray, has: Callabl
 
 
 def find_copies(launched: Launched) -> Repeats:
-    """Return where threads copy from the host often in a row, in a step. `launched`: with copies."""
-    copies = np.array([name == _FROM_HOST for name, _ in launched.names], np.bool_)[launched.kind] & (
-        launched.group >= 0
-    )
+    """Return where threads launch short copies from the host often in a row, in a step. `launched`: with copies."""
+    copies = np.array([name == _FROM_HOST for name, _ in launched.names], np.bool_)[launched.kind]
+    copies &= (launched.group >= 0) & (launched.length <= _SHORT_NS)
     joined = np.zeros(copies.size + 1, np.bool_)  # each to the one before it
     joined[1:-1] = copies[:-1] & copies[1:] & (launched.group[:-1] == launched.group[1:])
     low, high = np.flatnonzero(copies & ~joined[:-1]), np.flatnonzero(copies & ~joined[1:])
@@ -180,7 +180,11 @@ def find_copies(launched: Launched) -> Repeats:
 
 
 def find_one_hot(launched: Launched) -> Repeats:
-    """Return where threads make one-hot vectors, and multiply a table by them, in a step."""
+    """Return where threads make one-hot vectors, and multiply a table by them, in a step.
+
+    To make them takes at least as long as the product: what is as small as its result, such as the gradient of a
+    gather, is none.
+    """
     letters = np.full(len(launched.names), ord("o"), np.uint8)
     for n, (name, kernel_class) in enumerate(launched.names):
         if kernel_class == _FILLS:
@@ -189,9 +193,16 @@ def find_one_hot(launched: Launched) -> Repeats:
             letters[n] = _SCATTER
         elif _PRODUCTS.search(kernel_class):
             letters[n] = _PRODUCT
-    found = [each.span() for each in _ONE_HOT.finditer(letters[launched.kind].tobytes())]
+    word = letters[launched.kind].tobytes()
+    found = [
+        (each.start() - len(each[1]), each.end())
+        for each in _ONE_HOT.finditer(word)
+        if len(each[1]) == len(each[2]) and word.endswith(bytes([_FILL]) * len(each[1]), 0, each.start())
+    ]
     low, after = np.array(found, np.int64).reshape(-1, 2).T
+    times = np.append(0, np.cumsum(launched.length))
     inside = (launched.group[low] >= 0) & (launched.group[low] == launched.group[after - 1])
+    inside &= times[after - 1] - times[low] >= launched.length[after - 1]
     low, after = low[inside], after[inside]
     kind, one = np.full(low.size, KINDS.index(ONE_HOT)), np.ones_like(low)
     return Repeats(kind, after - low, one, launched.call[low], launched.call[after - 1])

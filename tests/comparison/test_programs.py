@@ -73,7 +73,7 @@ CURES = {
     "pltrainer": "one-batch", "pong": "data-beside-gpu", "posture": "cuda-graphs", "ppo": "one-batch",
     "recsys": "merged-embeddings", "seg": "channels-last", "server": "gil", "solver": "read-backs",
     "speech": "whole-sequences", "sweep": "one-batch",
-    "counting": "no-tuning", "decoder": "weights-in-16-bits", "enhance": "channels-last", "molecules": "index-select",
+    "counting": "no-tuning", "decoder": "weights-in-16-bits", "enhance": "channels-last", "molecules": "few-rows",
     "sensors": "one-copy", "tagger": "lookup",
 }  # fmt: skip
 """The first remedy of each pair whose cure an answer can know.

@@ -23,13 +23,19 @@ PLAIN = [("a", "Elementwise"), ("b", "Reduction"), ("c", "Elementwise"), ("d", "
 LEAST = {"others": 16, "optimizer": 8, "embedding": 8, "recurrent": 8}
 
 
-def launch(kinds: list[int], names: list[tuple[str, str]] = PLAIN, groups: list[int] | None = None) -> Launched:
+def launch(
+    kinds: list[int],
+    names: list[tuple[str, str]] = PLAIN,
+    groups: list[int] | None = None,
+    lengths: list[int] | None = None,
+) -> Launched:
     """Return kernels that one thread launches, each by a call of its own after a call that launches nothing."""
     size = len(kinds)
     at = np.arange(size)
     group = np.zeros(size, np.int64) if groups is None else np.array(groups, np.int64)
     zeros = np.zeros(size, np.int64)
-    return Launched(at, 2 * at + 1, zeros, zeros, group, np.array(kinds, np.int64), names)
+    length = zeros + 1 if lengths is None else np.array(lengths, np.int64)
+    return Launched(at, length, 2 * at + 1, zeros, zeros, group, np.array(kinds, np.int64), names)
 
 
 def list_runs(repeats: Repeats) -> list[tuple[str, int, int, int]]:
@@ -194,9 +200,9 @@ def test_recomputed_kernels_of_two_threads_are_apart() -> None:
 COPY, KERNEL = ("Memcpy host to device", ""), ("a", "Elementwise")
 
 
-@given(kinds=st.lists(st.sampled_from([0] * 12 + [1]), max_size=120), cut=st.integers(0, 120))
-def test_copies_in_a_row_are_those_of_a_loop(kinds: list[int], cut: int) -> None:
-    """At least 16 that follow each other within a step; the first stays."""
+@given(kinds=st.lists(st.sampled_from([0] * 12 + [1, 2]), max_size=120), cut=st.integers(0, 120))
+def test_short_copies_in_a_row_are_those_of_a_loop(kinds: list[int], cut: int) -> None:
+    """At least 16 that follow each other within a step; the first stays. 2: a copy that takes longer than its call."""
     groups = [int(i >= cut) for i in range(len(kinds))]
     runs, size = [], 0
     for i, kind in enumerate(kinds):
@@ -204,7 +210,8 @@ def test_copies_in_a_row_are_those_of_a_loop(kinds: list[int], cut: int) -> None
         ends = i + 1 == len(kinds) or kinds[i + 1] or groups[i + 1] != groups[i]
         if size >= 16 and ends:
             runs.append(("copies", 1, size, i - size + 2))
-    found = find_copies(launch(kinds, [COPY, KERNEL], groups))
+    lengths = [20_000 if kind == 2 else 2_000 for kind in kinds]
+    found = find_copies(launch([kind % 2 for kind in kinds], [COPY, KERNEL], groups, lengths))
     assert list_runs(found) == sorted(runs)
     assert not list_repeated(found)
 
@@ -217,7 +224,26 @@ def test_one_hot_vectors_are_a_fill_a_scatter_a_cast_and_a_product() -> None:
         ("add", "Elementwise"),
     ]
     whole, halves, without = [0, 1, 0, 2], [0, 0, 1, 1, 0, 0, 2], [0, 1, 3, 2]
-    kinds = [3, *whole, 3, *halves, 3, *without]
-    assert list_runs(find_one_hot(launch(kinds, names))) == [("one-hot", 4, 1, 1), ("one-hot", 7, 1, 6)]
-    later_step = [0] * 3 + [1] * (len(kinds) - 3)
-    assert list_runs(find_one_hot(launch(kinds, names, later_step))) == [("one-hot", 7, 1, 6)]
+    kinds = [0, 0, 0, *whole, 3, *halves, 3, *without]  # other fills before the first
+    both = [("one-hot", 4, 1, 3), ("one-hot", 7, 1, 8)]
+    assert list_runs(find_one_hot(launch(kinds, names))) == both
+    later_step = [0] * 5 + [1] * (len(kinds) - 5)
+    assert list_runs(find_one_hot(launch(kinds, names, later_step))) == both[1:]
+    ends_before = [0] * 3 + [1] * (len(kinds) - 3)
+    assert list_runs(find_one_hot(launch(kinds, names, ends_before))) == both
+
+
+def test_a_product_that_takes_longer_is_no_lookup() -> None:
+    """As in the gradient of a gather: zeros, what is added to them, a cast, and the product of the layer before."""
+    names = [
+        ("fill", "Copy, cast or fill"),
+        ("_scatter_gather_elementwise_kernel", "Embedding or index"),
+        ("g", "GEMM BF16"),
+    ]
+    assert not find_one_hot(launch([0, 1, 0, 2], names, lengths=[2, 2, 2, 7])).kind.size
+    assert find_one_hot(launch([0, 1, 0, 2], names, lengths=[2, 2, 2, 6])).kind.size == 1
+
+
+def test_many_fills_in_a_row_take_no_time() -> None:
+    """A search from each of them would take minutes."""
+    assert not find_one_hot(launch([0] * 200_000, [("fill", "Copy, cast or fill")])).kind.size

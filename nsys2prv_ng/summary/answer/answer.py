@@ -231,12 +231,13 @@ def _list_hints(
     """Return the lines of remedies and of the class, in the order of GAIN: first what addresses the class.
 
     The hint of the class has nothing to add if a remedy says it, or saves most of its share. Of compute, nothing saves
-    most.
+    most. Nor is it one for a host that back traces slow.
     """
     remedies = [_state("TRY", each.remedy.hint, "remedies") for each in tried]
     own = list_own(tried, bottleneck)
     least = 0.0 if bottleneck.needs_host else HALF * (share or 0)
-    if any(each.remedy.hint == bottleneck.hint or each.share > least for each in own):
+    is_slowed = case.has_back_traces and case.is_paced_by_tracing
+    if is_slowed or any(each.remedy.hint == bottleneck.hint or each.share > least for each in own):
         return remedies
     of_class = [_state("TRY", bottleneck.hint + _hint_at_other(case, bottleneck, gains))]
     return remedies + of_class if own else of_class + remedies

@@ -26,6 +26,8 @@ _OFTEN = 2
 """Least copies in a step that are more than the data of the step, or its loss.
 
 nbody copies five arrays at each launch, flaxtrain reads four losses, compiled ten means."""
+_TRIES = 40
+"""Least waits for events in a step that are more than those of data parallelism: 8 in ddp-2x2, 208 in counting."""
 _FEW_BYTES = 1024
 """Most bytes of a copy that reads values, not data: flaxtrain reads four losses of 4 bytes, llmserve 32 tokens."""
 _ALIKE = 0.9
@@ -86,12 +88,10 @@ def find_host_cause(case: Case) -> HostCause | None:
 
 
 def tunes(case: Case) -> bool:
-    """Return whether a library tries its algorithms in steps: it loads kernels, and waits for events after each.
-
-    In counting, cuDNN does so 208 times a step for a new shape; PyTorch itself waits for none.
-    """
+    """Return whether a library tries its algorithms in steps: it loads kernels, and waits for an event after each."""
     waits = sum(call.count for call in case.summary.calls if call.name.startswith("cudaEventSynchronize"))
-    return "Convolution" in case.compute_by_class and find_host_cause(case) is LOADING and _are_often(case, waits)
+    is_often = waits >= _TRIES * case.counted_steps * case.summary.users[1] > 0
+    return "Convolution" in case.compute_by_class and find_host_cause(case) is LOADING and is_often
 
 
 def reads_back(case: Case) -> bool:

@@ -133,12 +133,23 @@ REMEDIES = (
         clause="with channels_last and BF16",
         hint="model.to(memory_format=torch.channels_last), inputs too, and torch.autocast('cuda', torch.bfloat16)",
         against=_COMPUTE,
-        applies=rules.trains,
+        applies=lambda case: rules.trains(case) and not rules.convolves_in_16_bits(case),
         changes=(  # the classes in seg: 15.7 to 6.1 ms, 11.3 to 4.7 ms, and 3.0 to 1.8 ms
             *(Change(what.KERNEL, name, 0.0) for name in ("nchwToNhwc*", "nhwcToNchw*")),
             Change(what.CLASS, "Convolution", 0.4),
             Change(what.CLASS, "Normalisation", 0.4),
             Change(what.CLASS, "Elementwise", 0.6),
+        ),
+    ),
+    Remedy(
+        key="channels-last",
+        clause="with channels_last",
+        hint="model.to(memory_format=torch.channels_last), inputs too",
+        against=_COMPUTE,
+        applies=rules.convolves_in_16_bits,
+        changes=(  # in enhance: batch norm 906 to 199 ms
+            *(Change(what.KERNEL, name, 0.0) for name in ("nchwToNhwc*", "nhwcToNchw*")),
+            Change(what.KERNEL, "batch_norm_*", 0.22),
         ),
     ),
     Remedy(
@@ -166,22 +177,23 @@ REMEDIES = (
     Remedy(
         key="weights-in-16-bits",
         clause="with weights in BF16",
-        hint="model.to(torch.bfloat16), or one torch.autocast around all uses: its cache of cast weights ends with it",
+        hint="model.to(torch.bfloat16); to train, one torch.autocast around all micro-batches of a step",
         against=_COMPUTE,
         applies=rules.casts_weights,
         changes=(Change(what.CLASS, "Copy, cast or fill", 0.02),),  # in decoder: 333 to 6 ms
     ),
     Remedy(
-        key="index-select",
-        clause="with index_select or F.embedding",
-        hint="x.index_select(0, i) or F.embedding(i, x) instead of x[i], whose gradient adds rows one by one",
+        key="few-rows",
+        clause="with F.embedding for tables of few rows",
+        hint="F.embedding(i, table) instead of table[i] for tables of few rows: its gradient adds them up one by one",
         against=_COMPUTE,
+        applies=rules.adds_row_by_row,
         changes=(Change(what.KERNEL, "indexing_backward_kernel*", 0.03),),  # in molecules: 1,111 to 28 ms
     ),
     Remedy(
         key="lookup",
         clause="with lookups instead of one-hot vectors",
-        hint="F.embedding(i, table), or table[i], instead of F.one_hot(i) @ table",
+        hint="F.embedding(i, table) instead of F.one_hot(i) @ table",
         against=_COMPUTE,
         changes=(Change(what.REPEATS, ONE_HOT),),
     ),

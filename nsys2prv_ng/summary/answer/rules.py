@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS, communicates
-from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH
+from nsys2prv_ng.sources.cuda.kernel_classes import WHOLE_GRAPH, find_number_types
 from nsys2prv_ng.summary.answer.case import CLEAR, COPY_BOUND, HALF, HOST_BOUND, LEAST, NETWORK_BOUND, Case
 from nsys2prv_ng.summary.answer.stragglers import find_more_compute
+from nsys2prv_ng.summary.sums import sum_by_key
 
 _COMPUTES = 0.8
 """Least share of compute in GPU time at which a job is compute-bound (docs/reference/bottlenecks.md).
@@ -39,6 +40,12 @@ _SOFTMAX = re.compile(r"softmax_warp_(forward|backward)|cunn_SoftMax(Forward|Bac
 """Kernels of PyTorch's softmax; those of losses have log in their names."""
 _PYTORCH = re.compile(r"\w*elementwise_kernel\w*|multi_tensor_apply_kernel")
 """Kernels of PyTorch that nearly every program of it has."""
+_CASTS = ("vectorized_elementwise_kernel", "Copy, cast or fill")
+"""The kernel and class of PyTorch's casts of whole tensors to 16 bits."""
+_PRODUCTS_IN_16_BITS = ("GEMM BF16", "GEMM FP16")
+_LEAST_ROWS_NS = 1_000_000
+"""Least mean time of a gradient of indexing that adds up rows that recur: in molecules, 23 ms for each of the tables of
+12 rows, and 0.12 ms for those whose rows hardly recur."""
 _LEAST_SOFTMAX = 0.05
 """Least share of softmax in kernel time at which attention is written out: a third of what it has in genome (17%)."""
 FUSED = ("triton_poi_", "triton_red_", "triton_per_")
@@ -142,10 +149,28 @@ def attends_unfused(case: Case) -> bool:
 
 
 def casts_weights(case: Case) -> bool:
-    """Return whether most compute is copies and casts, beside products in 16 bits: 66% in decoder, 37% in genome."""
-    times = case.compute_by_class
-    product = next((name for name in times if name.startswith("GEMM")), "")
-    return trains(case) and product in ("GEMM BF16", "GEMM FP16") and are_most(["Copy, cast or fill"], times)
+    """Return whether casts take most compute, and are as many as products in 16 bits: each casts its weights.
+
+    In decoder, 71% and more than one for each; in genome, 37%. Fills of gradients, which have the same name, are fewer.
+    """
+    products = sum(each.count for each in case.summary.kernels if each.kernel_class in _PRODUCTS_IN_16_BITS)
+    casts = [each for each in case.summary.kernels if (each.name, each.kernel_class) == _CASTS]
+    is_most = sum(each.total_ns for each in casts) > HALF * sum(each.total_ns for each in case.summary.kernels)
+    return trains(case) and is_most and sum(each.count for each in casts) >= products > 0
+
+
+def adds_row_by_row(case: Case) -> bool:
+    """Return whether gradients of indexing take long for each launch, as where few rows recur often."""
+    found = [each for each in case.summary.kernels if each.name.startswith("indexing_backward_kernel")]
+    return sum(each.total_ns for each in found) >= _LEAST_ROWS_NS * sum(each.count for each in found) > 0
+
+
+def convolves_in_16_bits(case: Case) -> bool:
+    """Return whether most time of convolutions is in 16 bits already."""
+    kernels = [each for each in case.summary.kernels if each.kernel_class == "Convolution"]
+    types = find_number_types([each.name for each in kernels], ["Convolution"] * len(kernels))
+    sums = sum_by_key((name, each.total_ns) for name, each in zip(types, kernels, strict=True))
+    return sums["BF16"] + sums["FP16"] > HALF * sums.total()
 
 
 def find_largest_class(case: Case) -> str:

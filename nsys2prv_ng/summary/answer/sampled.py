@@ -56,8 +56,8 @@ def find_functions(case: Case) -> tuple[list[Place], str]:
         texts.append(f"{quote_name(name)} {number * idle / whole:.0%}{inside}")
     places = [Place(kind=_SAMPLED, name=name, ns=round(case.losses.host_ns * n / whole)) for name, n in largest]
     of = "the samples meanwhile" if source == CPU else case.whole
-    by = f"before {count:,} calls of Python" if source == CALLS else f"{count} samples of {_NAMES[source]}"
-    return places, f"{', '.join(texts)} of {of} ({by})"
+    by = f"until they call CUDA ({count:,} calls)" if source == CALLS else f"({count} samples of {_NAMES[source]})"
+    return places, f"{', '.join(texts)} of {of} {by}"
 
 
 def describe_preset(case: Case, places: Sequence[Place]) -> str:
@@ -71,8 +71,10 @@ def describe_preset(case: Case, places: Sequence[Place]) -> str:
 def list_options(case: Case) -> str:
     """Return the options of nsys that would show what hosts do outside calls while GPUs wait; "" if that is known.
 
-    It is worth knowing if it is most of the host-bound time.
+    It is worth knowing if it is most of the host-bound time. Where back traces cause most of it, they are to go.
     """
+    if case.has_back_traces and case.is_paced_by_tracing:
+        return "capture again without --cudabacktrace: back traces take most of the time in which GPUs wait"
     calls, facts = case.host_calls, case.summary.facts
     if calls[""] <= HALF * calls.total() or facts is None or find_functions(case)[0]:
         return ""

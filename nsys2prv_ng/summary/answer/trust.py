@@ -88,7 +88,8 @@ def _describe_tracing(case: Case) -> str:
     if not case.tracing_ns or case.summary.what_if is None:
         return ""
     step, cost = format_time(case.summary.what_if.step_ns), format_time(case.tracing_ns)
-    return f"tracing may cost {cost} of the {step} of a step (5 to 18 us a launch), so GAIN may be too high"
+    each = "about 60 us a launch with its back trace" if case.has_back_traces else "5 to 18 us a launch"
+    return f"tracing may cost {cost} of the {step} of a step ({each}), so GAIN may be too high"
 
 
 def _describe_operator_ranges(summary: JobSummary) -> str:

@@ -144,7 +144,7 @@ def test_a_gap_waits_for_the_function_whose_call_ended_it() -> None:
     names = [
         f"`{name}` {ns / sum(high - low for low, high in summary.windows_ns):.0%}" for name, ns in found.most_common(2)
     ]
-    assert where.startswith(f"{', '.join(names)} of the step (before 4,510 calls")
+    assert where.startswith(f"{', '.join(names)} of the step until they call CUDA (4,510 calls)")
 
 
 def test_reports_without_samples_say_nothing() -> None:

@@ -61,7 +61,7 @@ def make_idle_job(*causes: Cause, noise_ms: int = 0) -> JobSummary:
 
 
 ADDRESSED = {
-    "compute_ns": {"autocast", "channels-last", "fused-attention", "index-select", "lookup", "weights-in-16-bits"},
+    "compute_ns": {"autocast", "channels-last", "fused-attention", "few-rows", "lookup", "weights-in-16-bits"},
     "memory_ns": {"one-copy", "pinned-copies", "stay-on-device"},
 }
 """Remedies of classes that few remedies address."""
