@@ -167,7 +167,7 @@ def test_event_types_stay(released: dict[str, Any]) -> None:
 
 
 def test_keys_are_found_at_every_depth() -> None:
-    keys = list_json()["summary 2"]
+    keys = list_json()["summary 3"]
     assert {".gpus array", '.gpus[].busy_ns "integer"', '.gpus[].idle_causes[].ns "integer"'} <= set(keys)
 
 

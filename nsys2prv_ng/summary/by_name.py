@@ -20,8 +20,8 @@ from nsys2prv_ng.summary import totals
 from nsys2prv_ng.summary.job import CallNumbers
 from nsys2prv_ng.summary.kernels.numbers import KernelNumbers
 from nsys2prv_ng.summary.memory.numbers import MemoryKindNumbers, MemoryOperationNumbers
-from nsys2prv_ng.summary.ranges.activity import WaitingInRanges, choose_slowest
 from nsys2prv_ng.summary.ranges.numbers import RangeOfTask, RepeatedRange
+from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges, choose_slowest
 from nsys2prv_ng.summary.waits.numbers import MpiNumbers, NcclNumbers
 
 

@@ -24,7 +24,7 @@ from nsys2prv_ng.runtime.files import read_input, write_atomically
 from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, StepNumbers
 from nsys2prv_ng.summary.efficiency.talp import write_talp
 from nsys2prv_ng.summary.gpus.numbers import GpuMetricNumbers, GpuNumbers
-from nsys2prv_ng.summary.kernels.numbers import FlopNumbers, KernelActivity, KernelNumbers, MfuNumbers, SlowModeNumbers
+from nsys2prv_ng.summary.kernels.numbers import FlopNumbers, KernelNumbers, MfuNumbers, SlowModeNumbers
 from nsys2prv_ng.summary.links.numbers import LinkMetric, LinkNumbers, PipelineNumbers
 from nsys2prv_ng.summary.memory.numbers import MemoryNumbers, MemoryOperationNumbers
 from nsys2prv_ng.summary.path.numbers import PathNumbers
@@ -61,7 +61,9 @@ class JobFacts(ValueClass, kw_only=True):
     """UTC of the first event of the chosen ranks, whatever time the user chose; None in summaries of older versions."""
 
 
-SUMMARY_VERSION = 2
+SUMMARY_VERSION = 3
+_READABLE = 2, SUMMARY_VERSION
+"""Versions that can be read: 2 has more keys, which are ignored."""
 _SHOWN = 40
 """Most characters of a wrong version that an error shows."""
 
@@ -144,9 +146,6 @@ class JobSummary(ValueClass, kw_only=True):
     """By GPU, then by card and switch; empty if nsys sampled no link, and in summaries of older versions."""
     range_tree: list[RangeNode] = field(default_factory=list)
     """GPU time by NVTX range; empty without GPU operations, and in summaries of older versions."""
-    activity: list[KernelActivity] = field(default_factory=list)
-    """By kernel class, the longest sampled time first; empty if nsys sampled no GPU, and in summaries of older
-    versions."""
     calls: list[CallNumbers] = field(default_factory=list)
     """CUDA API and OS runtime calls, the longest time first; empty in summaries of older versions."""
     what_if: WhatIfNumbers | None = None
@@ -205,7 +204,7 @@ class JobSummary(ValueClass, kw_only=True):
     def from_dict(cls, fields: Mapping[str, Any]) -> JobSummary:
         """Return the summary from which `to_dict` made these fields. Raises ValueError for anything else."""
         version = fields.get("version")
-        if version != SUMMARY_VERSION:
+        if version not in _READABLE:
             raise ValueError(f"not a summary of version {SUMMARY_VERSION} (its version: {str(version)[:_SHOWN]})")
         verdict = fields.get("verdict")
         if verdict is not None and not isinstance(verdict, Mapping):

@@ -45,9 +45,9 @@ from nsys2prv_ng.summary.memory.measure import measure_memory
 from nsys2prv_ng.summary.mfu import add_mfu
 from nsys2prv_ng.summary.others import limit_names
 from nsys2prv_ng.summary.path.measure import compute_path_and_savings
-from nsys2prv_ng.summary.ranges.activity import KernelTime, WaitingInRanges
 from nsys2prv_ng.summary.ranges.numbers import LaunchedInRange, RepeatedRange
 from nsys2prv_ng.summary.ranges.tree import make_range_tree, sum_by_range
+from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges
 from nsys2prv_ng.summary.readbacks.measure import list_readbacks, sum_readbacks
 from nsys2prv_ng.summary.waits.culprits import find_excess
 from nsys2prv_ng.summary.waits.measure import compute_waits, load_communication
@@ -122,8 +122,7 @@ def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *
     kernel_times = [part.kernel_times for part in parts]
     gpus = list_gpus(job, devices, efficiency.gpu_times)
     nccl_time = find_nccl_time(job, waits, devices) if with_metrics else None
-    kernel_time = KernelTime(job, devices, make_range_tree([part.tree for part in parts]))
-    times = [*([] if nccl_time is None else [nccl_time.part]), kernel_time.part]
+    times = [] if nccl_time is None else [nccl_time.part]
     metrics = measure_gpu_metrics(job, times if keeps_samples(job) else []) if with_metrics else []
     wait_numbers = compute_waits(job, waits, late, [part.nccl for part in parts]) if job.finds_waits else None
     caused = {} if wait_numbers is None else {rank.task: rank.all_caused_ns for rank in wait_numbers.ranks}
@@ -160,8 +159,7 @@ def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *
         steps=sum_steps(job, efficiency, waiting),
         start_up=_measure_start_up(job, waits),
         gpu_metrics=list_gpu_metrics(job, devices, metrics),
-        range_tree=kernel_time.list_nodes(metrics),
-        activity=kernel_time.list_classes(metrics),
+        range_tree=make_range_tree([part.tree for part in parts]),
         link_metrics=list_link_metrics(job, nccl_time, devices, metrics),
         facts=collect_facts(job),
         gpu_time_ns=find_gpu_time(job),

@@ -144,8 +144,6 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         layout.format_grid(range_tables.tabulate_ranges(summary.ranges), width),
         layout.format_grid(range_tables.tabulate_range_tree(summary.range_tree), width, None),
         layout.format_grid(tabulate_kernels(summary.kernels, summary.gpus), width),
-        layout.format_grid(range_tables.tabulate_kernel_activity(summary.activity), width),
-        layout.format_grid(range_tables.tabulate_range_activity(summary.range_tree), width, None),
         [] if summary.flops is None else layout.format_grid(tabulate_flops(summary.flops, summary.users[0]), width),
         [] if summary.slow_modes is None else layout.format_grid(tabulate_slow_modes(summary.slow_modes), width),
         *(layout.format_grid(grid, width, MOST_GPUS) for grid in on_memory),

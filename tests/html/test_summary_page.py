@@ -131,8 +131,6 @@ def test_the_tree_of_ranges_has_the_numbers_of_the_summary() -> None:
     section = text[text.index('<section id="ranges"') :]
     section = section[: section.index("</section>")]
     assert summary.range_tree
-    assert any(node.activity is not None for node in summary.range_tree)
-    assert "GPU activity while kernels launched in one NVTX range run" in section
     for node in summary.range_tree:
         cells = node.name or "(outside NVTX ranges)", format_time(node.gpu_ns)
         assert "".join(f"<span>{cell}</span>" for cell in cells) in section

@@ -147,10 +147,10 @@ class Kernels(NamedTuple):
     kind: IntArray
 
 
-def load_kernels(job: Job, devices: Devices, reports: Sequence[int], *, with_others: bool = False) -> Kernels:
-    """Return what computes on the GPUs of some reports; `with_others` also kernels and graphs that may communicate.
+def load_kernels(job: Job, devices: Devices, reports: Sequence[int]) -> Kernels:
+    """Return what computes on the GPUs of some reports.
 
-    Other graphs that were traced as a whole count as kernels. Where kernels overlap, `flatten`
+    Graphs that were traced as a whole and cannot communicate count as kernels. Where kernels overlap, `flatten`
     keeps the earliest; on a tie, the longest.
     """
     parts = [(np.zeros(0, np.int64),) * 4]
@@ -158,12 +158,12 @@ def load_kernels(job: Job, devices: Devices, reports: Sequence[int], *, with_oth
         report = job.reports[index]
         events = load_opened_events(report, source_names.KERNELS, job.store)
         number = events.get_values(types.KERNEL_CLASS)
-        kernel_lines = np.flatnonzero((number != ABSENT) & (with_others | ~mark_communication(events)))
+        kernel_lines = np.flatnonzero((number != ABSENT) & ~mark_communication(events))
         number = number[kernel_lines]
         kernel_class = np.where(np.isin(number, list(KERNEL_CLASSES)), number - 1, len(times.KERNELS_BY_CLASS) - 1)
         graphs = load_opened_events(report, source_names.CUDA_GRAPHS, job.store)
         is_graph = graphs.get_values(types.GRAPH_LAUNCH) != ABSENT
-        graph_lines = np.flatnonzero(is_graph & (with_others or not job.hides_nccl))
+        graph_lines = np.flatnonzero(is_graph & (not job.hides_nccl))
         graph_class = np.full(graph_lines.size, times.KERNELS_BY_CLASS.index(GRAPH_CLASS))
         for source, lines, kind in ((events, kernel_lines, kernel_class), (graphs, graph_lines, graph_class)):
             row = devices.rows_of_reports[index][source.place[lines]]

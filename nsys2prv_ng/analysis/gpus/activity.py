@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.types import IntArray
-from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE, MEMORY, WHOLE_GRAPH, sweep_devices
-from nsys2prv_ng.intervals.step_functions import StepFunction, cut_to_windows, find_peaks, measure_durations, sum_parts
+from nsys2prv_ng.intervals.device_sweep import COMMUNICATION, COMPUTE, IDLE, MEMORY, WHOLE_GRAPH
+from nsys2prv_ng.intervals.step_functions import cut_to_windows, find_peaks, measure_durations, sum_parts
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.places import Device, Stream
 from nsys2prv_ng.objects.tree import make_gpu_key
@@ -141,29 +141,6 @@ def load_gaps(job: Job, run: Run) -> Gaps:
 def load_activity(job: Job, run: Run) -> tuple[IntArray, IntArray, IntArray]:
     """Return (row, time (ns), new activity) of the changes of GPUs, ordered by row and time."""
     return get_values(load_records(run, job.store), types.GPU_ACTIVITY.number)
-
-
-Times = tuple[IntArray, IntArray]
-"""Start and end (ns) of n times."""
-
-
-def find_other_kernels(job: Job, row: int, begin: IntArray, end: IntArray) -> Times | None:
-    """Return when more kernels run on a row's GPU, NCCL's and whole graphs included, than these (n, ns).
-
-    The others are kernels that the user did not select, such as those of other ranks. None if the activity of GPUs was
-    not read.
-    """
-    if source_names.DEVICE_ACTIVITY not in job.reports[0].results:
-        return None
-    changes = sweep_devices(np.zeros(begin.size, np.int64), begin, end, np.full(begin.size, COMPUTE))
-    steps = [StepFunction(changes.time, changes.kernels)]
-    for run in list_activity_runs(job):
-        rows, time, count = get_values(load_records(run, job.store), types.KERNELS_RUNNING.number)
-        steps.append(StepFunction(time[rows == row], count[rows == row]))
-    time = np.unique(np.concatenate([each.time for each in steps]))
-    known, *every = (np.maximum(each.get_values(time), 0) for each in steps)
-    at = np.flatnonzero(sum(every) > known)
-    return time[at], np.append(time, time[-1:])[at + 1]
 
 
 def list_activity_runs(job: Job) -> list[Run]:

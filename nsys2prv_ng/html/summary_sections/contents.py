@@ -29,8 +29,6 @@ _MOST_WINDOWS, _MOST_KERNELS = 3, 20
 _MOST_LINES = 20
 """Most warnings, and most skipped reports, that have a line each."""
 _MOST_PROGRAMS = 10
-_COUNTERS = ("hwcounters/sm_active", "hwcounters/tensor_active", "hwcounters/dram_bandwidth")
-"""Presets that show the GPU metrics of the tables of activity."""
 
 
 def make_kernel_section(summary: JobSummary) -> Section | None:
@@ -41,9 +39,6 @@ def make_kernel_section(summary: JobSummary) -> Section | None:
     lead = f"Numbers of {name_time(summary)}."
     blocks: list[Block] = [table]
     presets = ["basics/kernels", "analysis/kernel_classes"]
-    if summary.activity:
-        blocks.append(show_grid(ranges_table.tabulate_kernel_activity(summary.activity)))
-        presets += ["hwcounters/activity_by_kernel_class", *_COUNTERS]
     blocks += [] if summary.flops is None else [show_grid(tabulate_flops(summary.flops, summary.users[0]))]
     if summary.slow_modes is not None and (slow := tabulate_slow_modes(summary.slow_modes)).rows:
         blocks.append(show_grid(slow))
@@ -63,9 +58,6 @@ def make_range_section(summary: JobSummary) -> Section | None:
     lead += f" it, whenever they ran. {'. '.join([*grid.below, ''])}"
     blocks: list[Block] = [show_tree(grid, "range", [node.depth for node in tree], [node.gpu_ns for node in tree])]
     presets = ["analysis/gpu_time_by_range", "basics/nvtx"]
-    if (activity := ranges_table.tabulate_range_activity(tree, ranges_table.LEAST_SHARE)).rows:
-        blocks.append(show_grid(activity, MOST_RANKS))
-        presets += _COUNTERS
     return Section("ranges", "GPU time by NVTX range", lead.rstrip(), blocks, presets)
 
 

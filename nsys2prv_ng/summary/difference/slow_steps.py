@@ -36,7 +36,7 @@ from nsys2prv_ng.summary.difference.changes import Change, Kind, find_kernels, l
 from nsys2prv_ng.summary.difference.statistics import NOISE
 from nsys2prv_ng.summary.gpus.measure import list_gpus
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.ranges.activity import WaitingInRanges
+from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges
 from nsys2prv_ng.summary.steps.numbers import IdlePart, LateInSlow, OnlySlow, SlowStepNumbers, StepChange, StepPart
 from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.waits.measure import list_costs

@@ -17,7 +17,7 @@ from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.replay.what_if import MOST_UNKNOWN, Saving, Savings
 from nsys2prv_ng.steps.steps import Steps
 from nsys2prv_ng.summary.efficiency import numbers
-from nsys2prv_ng.summary.ranges.activity import WaitingInRanges
+from nsys2prv_ng.summary.ranges.waiting import WaitingInRanges
 
 _MOST_COMPARED = 1_000
 """Most steps of each half that are compared with the steps of the other half."""

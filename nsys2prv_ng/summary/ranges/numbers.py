@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nsys2prv_ng.summary.kernels.numbers import UnitActivity
 from nsys2prv_ng.value_class import ValueClass
 
 MOST_NODES = 2_000
@@ -42,9 +41,6 @@ class RangeNode(ValueClass, kw_only=True):
     least_ns: int
     """`gpu_ns` of the task with least of it, among those with GPU operations."""
     most_ns: int
-    activity: UnitActivity | None = None
-    """While kernels launched in the range or in a range within it run; null with fewer than five samples, and in
-    summaries of older versions."""
 
 
 def list_paths(tree: Sequence[RangeNode]) -> list[tuple[str, ...]]:
@@ -71,7 +67,7 @@ class RangeOfTask(ValueClass, kw_only=True):
     gpu_waiting_ns: int = 0
     """`waiting_ns` and the time in which the GPU of the task only waited for other ranks while the thread went on."""
     unsplit_ns: int = 0
-    """More time in it that may have been waiting: see summary/ranges/activity.py."""
+    """More time in it that may have been waiting: see summary/ranges/waiting.py."""
     per_step: int = 0
     """How often it occurs in each step; 0 if not equally often in every step, and in summaries of older versions."""
 

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nsys2prv_ng.grouping import group_by_key
-from nsys2prv_ng.summary.kernels.numbers import LEAST_SAMPLED, LIMIT_PERCENT, NEITHER, KernelActivity, UnitActivity
 from nsys2prv_ng.summary.ranges.numbers import RangeNode, RangeOfTask, RepeatedRange
 from nsys2prv_ng.text.formatting import count_noun, format_percent, shorten_range_name
-from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, Rate, Share, Term, make_columns, tabulate
+from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, Share, Term, make_columns, tabulate
 from nsys2prv_ng.text.names import BACKWARD, NO_RANGE, clean_name
 
 _FEW = 3
@@ -111,87 +110,3 @@ def _count_hidden(hidden: int, least: float) -> list[str]:
     """Return a sentence on the ranges that are not shown; [] without any. `least`: share of GPU time of those shown."""
     share = format_percent(least, 1)
     return [f"{count_noun(hidden, 'more range')} with less than {share} of GPU time each"] if hidden else []
-
-
-_LEAST_NVLINK = 1
-"""Percent that NVLink reaches at least in any row of a table with it: less is rounding of the counters."""
-LEAST_ACTIVITY_SHARE = 0.05
-"""Least share of GPU time of a range that has a line of activity on the terminal: the 5 % that is worth a change."""
-_LIMITS = f"Limited by: DRAM (read + write) or tensor cores, the busier one, from {LIMIT_PERCENT}% of peak on"
-_SAMPLED = f"Sampled: of the GPU time; what limits a range is not known below {format_percent(LEAST_SAMPLED, 1)}"
-_COLUMNS = (
-    *("samples", "SM active", Column("SM issue", minor=True), "tensor active", "DRAM read", "DRAM write"),
-    *(Column("NVLink", optional=True), Column("limited by", optional=True)),
-)
-
-
-def tabulate_kernel_activity(activity: Sequence[KernelActivity]) -> Grid:
-    """Return a row for each class of kernels, the class with most sampled time first."""
-    return Grid(
-        caption="GPU activity while kernels of one class run",
-        columns=make_columns("kernel class", Column("time sampled", minor=True), *_COLUMNS),
-        rows=[
-            [Name(each.kernel_class), Ns(each.ns), *_list_cells(each, activity), each.limited_by] for each in activity
-        ],
-        more="classes",
-        below=_explain(activity),
-    )
-
-
-def tabulate_range_activity(tree: Sequence[RangeNode], least: float = LEAST_ACTIVITY_SHARE) -> Grid:
-    """Return a row for each range with samples and at least a share of GPU time, in the order of the tree."""
-    whole = sum(node.gpu_ns for node in tree if not node.depth)
-    known = [(node, limit) for node, limit in zip(tree, _list_limits(tree), strict=True) if node.activity is not None]
-    shown = [(node, limit) for node, limit in known if node.gpu_ns >= least * whole]
-    if not any(node.name for node, _ in shown):
-        shown = []
-    every = [node.activity for node, _ in shown if node.activity is not None]
-    rows: list[list[Cell]] = []
-    for (node, limit), each in zip(shown, every, strict=True):
-        sampled = Rate(None) if each.gpu_ns is None else Share(each.ns, each.gpu_ns)
-        rows.append([_name_node(node), Share(node.gpu_ns, whole), sampled, *_list_cells(each, every), limit])
-    return Grid(
-        caption="GPU activity while kernels launched in one NVTX range run",
-        columns=make_columns("launched in", Column("GPU time", minor=True), "sampled", *_COLUMNS),
-        rows=rows,
-        more="ranges",
-        name_room=_NAME_ROOM,
-        weights=[(node.gpu_ns,) for node, _ in shown],
-        below=[_SAMPLED, *_explain(every), *_count_hidden(len(known) - len(shown), least)],
-    )
-
-
-def _list_limits(tree: Sequence[RangeNode]) -> list[str]:
-    """Return what limits each range; "" if that is not known, or if the range has no limit but one within it has.
-
-    The mean over phases with a limit may be below all limits, but then *neither* would be wrong.
-    """
-    limits: list[str] = []
-    limited: set[int] = set()
-    """Depths of the ranges with a limit, within ranges that are still to come."""
-    for node in reversed(tree):  # those within a range come before it
-        limit = "" if node.activity is None else node.activity.limited_by
-        has_inner = any(depth > node.depth for depth in limited)
-        limited = {depth for depth in limited if depth <= node.depth}
-        if has_inner or limit not in ("", NEITHER):
-            limited.add(node.depth)
-        limits.append("" if has_inner and limit == NEITHER else limit)
-    return limits[::-1]
-
-
-def _list_cells(activity: UnitActivity, every: Sequence[UnitActivity]) -> list[Cell]:
-    """Return the cells of one of the activities of a table, but the last one."""
-    percents = (activity.sm_active, activity.sm_issue, activity.tensor_active, activity.dram_read, activity.dram_write)
-    return [Count(activity.samples), *map(_show, percents), _show(activity.nvlink) if _moves_data(every) else ""]
-
-
-def _show(percent: float | None) -> Cell:
-    return Rate(None) if percent is None else Share(percent, 100)
-
-
-def _moves_data(every: Sequence[UnitActivity]) -> bool:
-    return any((each.nvlink or 0) >= _LEAST_NVLINK for each in every)
-
-
-def _explain(every: Sequence[UnitActivity]) -> list[str]:
-    return [_LIMITS, *(["NVLink: the busier direction"] if _moves_data(every) else [])]

@@ -62,17 +62,6 @@ def sum_by_range(report: ReportRecords, task_of_place: IntArray, store: Store, c
     return {**drop_columns(table, "node"), "path": make_objects(paths[node] for node in table["node"].tolist())}
 
 
-def find_ranges(report: ReportRecords, store: Store, counted: CountedEvents) -> tuple[IntArray, list[Path]]:
-    """Return (index of the path of the innermost range that each operation of a report was launched in, paths).
-
-    The operations are `counted.launched`, those outside the time that numbers cover included.
-    """
-    ranges, nested, nodes = _nest_report(report, store, counted, counted.launched)
-    node, number = np.unique(pick(nodes.of_range, nested.inside, -1), return_inverse=True)
-    paths = _list_paths(nodes, ranges, node.tolist())
-    return number, [paths[each] for each in node.tolist()]
-
-
 def _nest_report(
     report: ReportRecords, store: Store, counted: CountedEvents, operations: LaunchedOperations
 ) -> tuple[NvtxRanges, _Nested, _Nodes]:
@@ -221,21 +210,10 @@ def _list_paths(nodes: _Nodes, ranges: NvtxRanges, listed: Sequence[int]) -> dic
 # ---- all reports -----------------------------------------------------------------------------------------------------
 
 
-class RangeTree(NamedTuple):
-    """The nodes of a tree with their paths, and the number of the node of each path in the tables of the reports.
-
-    A path that is not listed has the number of the node around it, or -1 without one.
-    """
-
-    nodes: list[RangeNode]
-    paths: list[Path]
-    number: dict[Path, int]
-
-
-def make_range_tree(parts: Sequence[Table]) -> RangeTree:
-    """Return the tree of all reports, from the tables of `sum_by_range`."""
+def make_range_tree(parts: Sequence[Table]) -> list[RangeNode]:
+    """Return the nodes of the tree of all reports, from the tables of `sum_by_range`."""
     if not any(part["operations"].any() for part in parts):
-        return RangeTree([], [], {})
+        return []
     merged = _merge_numbered({path for part in parts for path in part["path"]})
     sums = _sum_nodes(parts, merged)
     longest = sorted(sums, key=lambda path: (bool(path), -sums[path]["gpu_ns"], len(path), path))
@@ -246,17 +224,7 @@ def make_range_tree(parts: Sequence[Table]) -> RangeTree:
             around["gpu_ns"] += sums[path]["gpu_ns"]
             around["operations"] += sums[path]["operations"]
     ordered = _order(sorted(longest[:MOST_NODES], key=lambda path: (-sums[path]["gpu_ns"], len(path), path)))
-    numbers = {path: n for n, path in enumerate(ordered)}
-    number = {path: _find_listed(merged[path], numbers) for path in merged}
-    nodes = [RangeNode(name=path[-1] if path else "", depth=max(len(path) - 1, 0), **sums[path]) for path in ordered]
-    return RangeTree(nodes, ordered, number)
-
-
-def _find_listed(path: Path, numbers: Mapping[Path, int]) -> int:
-    """Return the number of a path, or else of the innermost path around it with a number; -1 without one."""
-    while path and path not in numbers:
-        path = path[:-1]
-    return numbers.get(path, -1)
+    return [RangeNode(name=path[-1] if path else "", depth=max(len(path) - 1, 0), **sums[path]) for path in ordered]
 
 
 def _sum_nodes(parts: Sequence[Table], merged: Mapping[Path, Path]) -> dict[Path, dict[str, Any]]:

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from nsys2prv_ng.intervals.step_functions import CoveredTime
 from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.ranges.activity import choose_slowest
 from nsys2prv_ng.summary.ranges.numbers import RangeOfTask
+from nsys2prv_ng.summary.ranges.waiting import choose_slowest
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.waits.numbers import Bandwidth, LongestWait, MpiWaits, WaitNumbers
 from tests.examples import examples
