@@ -95,21 +95,15 @@ def summarize(reports: Reports, options: calls.SummaryOptions) -> JobSummary:
     return summary
 
 
-@arguments.takes(calls.SummaryOptions)
-def find_answer(reports: Reports, options: calls.SummaryOptions) -> JobSummary:
-    """Sum up a job as `summarize` does, but without the metrics of GPUs: they take long, and no verdict needs them."""
-    return _summarize(arguments.list_reports_alone(reports), options, draws=False, with_metrics=False)[0]
-
-
 def _summarize(
-    reports: Sequence[Path], options: calls.JobOptions, *, draws: bool, with_metrics: bool = True
+    reports: Sequence[Path], options: calls.JobOptions, *, draws: bool
 ) -> tuple[JobSummary, Pictures | None]:
     """Return the summary of a job and, if `draws`, the pictures for its page."""
     from nsys2prv_ng.api.plans import choose_engine, make_summary_options
     from nsys2prv_ng.job.open_job import open_job
     from nsys2prv_ng.runtime.precompile import FOR_SUMMARY, compile_ahead
 
-    made, progress = make_summary_options(options, with_metrics=with_metrics), options.display
+    made, progress = make_summary_options(options, draws=draws), options.display
     flops_per_step = options.flops_per_step if isinstance(options, calls.SummaryOptions) else None
     peak_tflops = options.peak_tflops if isinstance(options, calls.SummaryOptions) else None
     with (
@@ -118,11 +112,11 @@ def _summarize(
         open_job(reports, _find_scratch(), read_options, progress, _import_what_sums_up) as job,
     ):
         from nsys2prv_ng.analysis.waits.waits import find_waits
-        from nsys2prv_ng.summary.summarize import Known, Wanted
+        from nsys2prv_ng.summary.summarize import Known, KnownFlops
         from nsys2prv_ng.summary.summarize import summarize as run
 
-        waits, wanted = find_waits(job), Wanted(with_metrics, flops_per_step, peak_tflops)
-        summary, slow = run(job, waits, Known(), wanted, progress)
+        waits, flops = find_waits(job), KnownFlops(flops_per_step, peak_tflops)
+        summary, slow = run(job, waits, Known(), flops, progress)
         if not draws:
             return summary, None
         from nsys2prv_ng.summary.pictures.measure import collect_pictures

@@ -58,14 +58,14 @@ def make_read_options(options: calls.JobOptions, *, cuts_steps: bool) -> ReadOpt
     )
 
 
-def make_summary_options(options: calls.JobOptions, *, with_metrics: bool = True) -> ReadOptions:
+def make_summary_options(options: calls.JobOptions, *, draws: bool = False) -> ReadOptions:
     """Return what to read for numbers: a choice of steps restricts what they cover, but cuts no record.
 
-    Without `with_metrics`, only the limits of the samples of GPUs are kept, unless time is chosen, which may contain
+    Only a page `draws` the samples of GPUs. Otherwise their limits are kept, unless time is chosen, which may contain
     others only.
     """
     read = make_read_options(options, cuts_steps=False)
-    only_limits = not with_metrics and not read.selection.restricts_time
+    only_limits = not draws and not read.selection.restricts_time
     return replace(read, source_options=replace(read.source_options, metrics_limits=only_limits))
 
 

@@ -14,7 +14,6 @@ from typer.core import TyperCommand
 
 from nsys2prv_ng import api
 from nsys2prv_ng.api.arguments import find_summary
-from nsys2prv_ng.api.calls import find_answer
 from nsys2prv_ng.cli.options import Json, NoProgress, ReportsArgument, describe_argument, parse_folder, with_options
 from nsys2prv_ng.cli.printing import print_json, print_remedies
 from nsys2prv_ng.errors import TranslationError, UsageError
@@ -53,8 +52,7 @@ def summary(
 
         check_folder(talp)
     progress = options.display
-    is_brief = not (as_json or details or talp or options.html or options.save)
-    numbers = (find_answer if is_brief else api.summarize)(reports, **vars(options))
+    numbers = api.summarize(reports, **vars(options))
     printed = [] if as_json or numbers.verdict is None else [line.text for line in numbers.verdict.statements]
     for warning in numbers.warnings:
         if warning not in printed:

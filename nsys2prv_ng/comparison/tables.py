@@ -69,7 +69,7 @@ def make_tables(a: JobSummary, b: JobSummary, *, totals: bool, sizes: tuple[int,
     makers: list[Callable[[Scaled, Scaled], Table]] = [_compare_kinds, _compare_efficiencies]
     if totals:
         makers += [_compare_activity, _compare_kernels, *(partial(_compare_sums, key) for key in _SUMMED)]
-    makers += [_compare_path, _compare_memory, _compare_gpu_metrics]
+    makers += [_compare_path, _compare_memory]
     return [table for make in makers if (table := make(one, other)).rows]
 
 
@@ -254,19 +254,6 @@ def _compare_memory(a: Scaled, b: Scaled) -> Table:
         rows = _compare_values({largest: max(before.values())}, {largest: max(after.values())}, 0)
         rows += _sort(_compare_values(before, after, 0)) if before.keys() == after.keys() else []
     return Table("memory", "Peak GPU memory", "bytes", rows)
-
-
-def _compare_gpu_metrics(a: Scaled, b: Scaled) -> Table:
-    """Compare the means of GPU metrics over all GPUs. The names end with the units."""
-    before, after = _mean_metrics(a), _mean_metrics(b)
-    rows = _compare_values(before, after, 0) if before and after else []
-    return Table("gpu_metrics", "GPU metrics: means over all GPUs", "", rows)
-
-
-def _mean_metrics(side: Scaled) -> dict[str, float]:
-    metrics = side.summary.gpu_metrics
-    means = group_by_key((f"{each.metric} [{each.unit}]" if each.unit else each.metric, each.mean) for each in metrics)
-    return {name: sum(values) / len(values) for name, values in means.items()}
 
 
 def _compare_path(a: Scaled, b: Scaled) -> Table:

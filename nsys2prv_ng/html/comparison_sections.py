@@ -261,7 +261,6 @@ _PRESETS = {
     "kernels": "basics/kernels", "ranges": "basics/nvtx", "range_tree": "analysis/gpu_time_by_range",
     "nccl": "basics/nccl", "collectives": "analysis/nccl_waiting", "messages": "basics/nccl", "mpi": "basics/mpi",
     "copies": "basics/memory_operations", "critical_path": "analysis/critical_path", "memory": "views/memory_level",
-    "gpu_metrics": "hwcounters/sm_active",
 }  # fmt: skip
 """Preset that shows the quantities of a table, by its key."""
 _ON_HOSTS = {"model/gpu_efficiency": "model/host_efficiency", "basics/nccl": "basics/mpi"}

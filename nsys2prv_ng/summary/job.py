@@ -23,9 +23,9 @@ from nsys2prv_ng.replay.numbers import WhatIfNumbers
 from nsys2prv_ng.runtime.files import read_input, write_atomically
 from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, StepNumbers
 from nsys2prv_ng.summary.efficiency.talp import write_talp
-from nsys2prv_ng.summary.gpus.numbers import GpuMetricNumbers, GpuNumbers
+from nsys2prv_ng.summary.gpus.numbers import GpuNumbers
 from nsys2prv_ng.summary.kernels.numbers import FlopNumbers, KernelNumbers, MfuNumbers, SlowModeNumbers
-from nsys2prv_ng.summary.links.numbers import LinkMetric, LinkNumbers, PipelineNumbers
+from nsys2prv_ng.summary.links.numbers import LinkNumbers, PipelineNumbers
 from nsys2prv_ng.summary.memory.numbers import MemoryNumbers, MemoryOperationNumbers
 from nsys2prv_ng.summary.path.numbers import PathNumbers
 from nsys2prv_ng.summary.ranges.numbers import LaunchedInRange, RangeNode, RepeatedRange
@@ -140,10 +140,6 @@ class JobSummary(ValueClass, kw_only=True):
     gpu_time_ns: tuple[int, int] | None = None
     """Start of the first and end of the last operation of any GPU, from time 0 of the trace. None without operations,
     and in summaries of older versions."""
-    gpu_metrics: list[GpuMetricNumbers] = field(default_factory=list)
-    """By GPU, then by metric and unit; empty if nsys sampled none, and in summaries of older versions."""
-    link_metrics: list[LinkMetric] = field(default_factory=list)
-    """By GPU, then by card and switch; empty if nsys sampled no link, and in summaries of older versions."""
     range_tree: list[RangeNode] = field(default_factory=list)
     """GPU time by NVTX range; empty without GPU operations, and in summaries of older versions."""
     calls: list[CallNumbers] = field(default_factory=list)

@@ -12,7 +12,6 @@ import numpy as np
 
 from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, compute_efficiency
 from nsys2prv_ng.analysis.gpus.activity import list_devices
-from nsys2prv_ng.analysis.gpus.metrics import keeps_samples, measure_gpu_metrics
 from nsys2prv_ng.analysis.path.critical_path import CriticalPath, check_size
 from nsys2prv_ng.analysis.path.lanes import Lanes
 from nsys2prv_ng.analysis.waits.clocks import check_clocks
@@ -35,12 +34,11 @@ from nsys2prv_ng.summary.answer.remedies import list_proposed
 from nsys2prv_ng.summary.answer.slow_steps import SlowSteps, find_slow_steps
 from nsys2prv_ng.summary.by_name import NameSums, collect_names, sort_rows_by, sum_names
 from nsys2prv_ng.summary.efficiency.measure import sum_efficiency, sum_steps
-from nsys2prv_ng.summary.gpus.measure import list_gpu_metrics, list_gpus
+from nsys2prv_ng.summary.gpus.measure import list_gpus
 from nsys2prv_ng.summary.job import JobFacts, JobSummary, StartUp
 from nsys2prv_ng.summary.kernels.cells import KernelTimes, measure_kernels
 from nsys2prv_ng.summary.kernels.flops import collect_flops, sum_operators
 from nsys2prv_ng.summary.kernels.slow_modes import find_slow_modes
-from nsys2prv_ng.summary.links.counters import find_nccl_time, list_link_metrics
 from nsys2prv_ng.summary.memory.measure import measure_memory
 from nsys2prv_ng.summary.mfu import add_mfu
 from nsys2prv_ng.summary.others import limit_names
@@ -66,25 +64,21 @@ class Known(NamedTuple):
     path: CriticalPath | None = None
 
 
-class Wanted(NamedTuple):
-    """What a summary is to contain, and what the user knows for the MFU, as `add_mfu` takes it.
+class KnownFlops(NamedTuple):
+    """What the user knows for the MFU, as `add_mfu` takes it."""
 
-    `with_metrics`: whether to measure the metrics of GPUs, on which no verdict depends.
-    """
-
-    with_metrics: bool = True
     flops_per_step: float | None = None
     peak_tflops: float | None = None
 
 
-_NOTHING, _ALL = Known(), Wanted()
+_NOTHING, _NO_FLOPS = Known(), KnownFlops()
 
 
 def compute_summary(
     job: Job,
     waits: Waits | None = None,
     known: Known = _NOTHING,
-    wanted: Wanted = _ALL,
+    flops: KnownFlops = _NO_FLOPS,
     progress: Progress | None = None,
 ) -> JobSummary:
     """Return the numbers of a job, without its slow steps and its answer.
@@ -98,7 +92,7 @@ def compute_summary(
     ) as wait_for_savings:
         late = find_reasons(job, waits) if known.late is None else known.late
         efficiency = compute_efficiency(job, waits)
-        summary = _sum_up(job, waits, late, efficiency, with_metrics=wanted.with_metrics)
+        summary = _sum_up(job, waits, late, efficiency)
         shown = progress if progress is not None and job.finds_waits else Progress()
         with shown.step("replaying changes", 1, "job", logged=False) as step:
             found = wait_for_savings()
@@ -111,19 +105,16 @@ def compute_summary(
         what_if=found.what_if,
         warnings=[*summary.warnings, *([*check_size(job), *unplayed][:1] if job.finds_waits else ())],
     )
-    return add_mfu(summary, wanted.flops_per_step, wanted.peak_tflops)
+    return add_mfu(summary, *flops)
 
 
-def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *, with_metrics: bool) -> JobSummary:
+def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency) -> JobSummary:
     """Return the numbers of a job without its efficiencies, its critical path and what changes save."""
     devices = list_devices(job)
     waiting = WaitingInRanges(job, waits)
     parts = list(job.engine.sum_up(lambda index: _sum_report(job, index, waiting, waits), range(len(job.reports))))
     kernel_times = [part.kernel_times for part in parts]
     gpus = list_gpus(job, devices, efficiency.gpu_times)
-    nccl_time = find_nccl_time(job, waits, devices) if with_metrics else None
-    times = [] if nccl_time is None else [nccl_time.part]
-    metrics = measure_gpu_metrics(job, times if keeps_samples(job) else []) if with_metrics else []
     wait_numbers = compute_waits(job, waits, late, [part.nccl for part in parts]) if job.finds_waits else None
     caused = {} if wait_numbers is None else {rank.task: rank.all_caused_ns for rank in wait_numbers.ranks}
     named, calls_by_task = collect_names(job, [part.by_name for part in parts], caused)
@@ -158,9 +149,7 @@ def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency, *
         waits=wait_numbers,
         steps=sum_steps(job, efficiency, waiting),
         start_up=_measure_start_up(job, waits),
-        gpu_metrics=list_gpu_metrics(job, devices, metrics),
         range_tree=make_range_tree([part.tree for part in parts]),
-        link_metrics=list_link_metrics(job, nccl_time, devices, metrics),
         facts=collect_facts(job),
         gpu_time_ns=find_gpu_time(job),
         launched=[LaunchedInRange(**row) for row in sort_rows_by(launched, "total_ns")],
@@ -273,10 +262,10 @@ def _make_fingerprint(metadata: Metadata) -> str:
 
 
 def summarize(
-    job: Job, waits: Waits, known: Known, wanted: Wanted, progress: Progress | None = None
+    job: Job, waits: Waits, known: Known, flops: KnownFlops = _NO_FLOPS, progress: Progress | None = None
 ) -> tuple[JobSummary, SlowSteps | None]:
     """Return the summary of a job with its answer, and its slow steps if it has any. `waits`: all waits of the job."""
-    summary = compute_summary(job, waits, known, wanted, progress)
+    summary = compute_summary(job, waits, known, flops, progress)
     slow = find_slow_steps(summary)
     if slow is not None:  # most jobs need not import what compares
         from nsys2prv_ng.summary.difference.slow_steps import add_slow_steps

@@ -15,7 +15,7 @@ from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency
 from nsys2prv_ng.summary.gpus.table import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus, tabulate_samples
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.table import tabulate_flops, tabulate_kernels, tabulate_slow_modes
-from nsys2prv_ng.summary.links.table import list_link_tables, tabulate_link_metrics, tabulate_pipeline
+from nsys2prv_ng.summary.links.table import list_link_tables, tabulate_pipeline
 from nsys2prv_ng.summary.memory.table import list_memory_tables, tabulate_memory_operations
 from nsys2prv_ng.summary.path.table import describe_path, describe_tasks, tabulate_path
 from nsys2prv_ng.summary.ranges import table as range_tables
@@ -150,7 +150,6 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         layout.format_grid(tabulate_memory_operations(summary.memory_operations), width, None),
         layout.format_grid(wait_tables.tabulate_nccl(summary.nccl), width, None),
         layout.format_grid(wait_tables.tabulate_mpi(summary.mpi), width),
-        layout.format_grid(tabulate_link_metrics(summary.link_metrics), width, None),
         layout.wrap(absent, width) if absent else [],
         [f"skipped: {report.file}: {report.why}" for report in summary.skipped],
     ]

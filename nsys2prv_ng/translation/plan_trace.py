@@ -105,9 +105,9 @@ def plan_trace(job: Job, output: Path, plan: TranslationPlan, note: str = "") ->
     slices = cut_into_slices(runs, model.number_rows(), job.scope.origin, compressed=output.name.endswith(".gz"))
     summary = None
     if plan.summary:
-        from nsys2prv_ng.summary.summarize import Known, Wanted, summarize  # takes a tenth of a second to import
+        from nsys2prv_ng.summary.summarize import Known, summarize  # takes a tenth of a second to import
 
-        summary, _ = summarize(job, waits, Known(late, lanes, path), Wanted())
+        summary, _ = summarize(job, waits, Known(late, lanes, path))
     load = measure_load(placed.run for placed in runs)
     warnings = [*job.warnings, *check_clocks(job), *(check_size(job) if needs_path else ())]
     warnings += warn_of_load(load, plan.paraver_memory)

@@ -14,7 +14,6 @@ from nsys2prv_ng.analysis import heat_maps as states
 from nsys2prv_ng.analysis.efficiency.efficiency import compute_efficiency
 from nsys2prv_ng.analysis.efficiency.windows import make_plan
 from nsys2prv_ng.analysis.gpus.activity import list_devices
-from nsys2prv_ng.analysis.gpus.metrics import measure_gpu_metrics
 from nsys2prv_ng.analysis.gpus.waiting import WHOLE_GRAPH
 from nsys2prv_ng.analysis.heat_maps import Shares, average_metrics, find_largest_memory, find_lateness
 from nsys2prv_ng.analysis.waits.rules import NOBODY, NOT_ALIGNED
@@ -349,15 +348,6 @@ def check_metrics(job: Job, reports: Sequence[Path]) -> None:
         assert [(devices.rows[row].node, devices.rows[row].gpu.number) for row in found[key].row.tolist()] == list(rows)
         assert np.allclose(found[key].value, list(rows.values()), rtol=1e-12, atol=0, equal_nan=True)
         assert np.isfinite(found[key].value).any()
-
-
-@pytest.mark.slow
-def test_one_bin_has_the_means_of_the_summary(ddp: Job) -> None:
-    found = average_metrics(ddp, METRICS, np.array([ddp.scope.first - 1, ddp.scope.last + 1]))
-    sums = measure_gpu_metrics(ddp)
-    for key, names in NAMES.items():
-        expected = [sum(s.mean for s in sums if s.row == row and s.event_type.label in names) for row in found[key].row]
-        assert found[key].value[:, 0].tolist() == pytest.approx(expected, rel=1e-12) and len(expected) == 4
 
 
 def test_jobs_without_metrics() -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import pytest
 
 from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.model import Pair, Side
 from nsys2prv_ng.comparison.result import format_comparison, format_markdown
-from nsys2prv_ng.summary.gpus.numbers import GpuMetricNumbers
 from nsys2prv_ng.summary.job import JobSummary
 from tests.comparison.made import GPUS, MS, make_summary
 from tests.comparison.made_runs import make_gpu, make_run
@@ -95,14 +94,8 @@ def test_overlap_in_percentage_points() -> None:
     assert "OVERLAP       communication per step and GPU: `after` 0 ns overlapped (0.0%), 7.00 ms exposed\n" in alone
 
 
-def metric(mean: float) -> GpuMetricNumbers:
-    values = {"node": "n", "gpu": 0, "metric": "SMs Active", "unit": "%", "samples": 9, "mean": mean}
-    rest = {each.name: 0.0 for each in fields(GpuMetricNumbers) if each.name not in values}
-    return GpuMetricNumbers(**values | rest)  # type: ignore[arg-type]
-
-
-def rates_of(parallel: float, mean: float) -> JobSummary:
-    """A run whose GPUs have this parallel efficiency, and this mean of a metric in percent."""
+def rates_of(parallel: float) -> JobSummary:
+    """A run whose GPUs have this parallel efficiency."""
     made = run("x", {"compute": 20})
     assert made.efficiency is not None and made.efficiency.in_steps is not None
     in_steps = made.efficiency.in_steps
@@ -110,17 +103,15 @@ def rates_of(parallel: float, mean: float) -> JobSummary:
     assert trees.device is not None
     trees = replace(trees, device=replace(trees.device, parallel=parallel))
     efficiency = replace(made.efficiency, in_steps=replace(in_steps, nccl_as_communication=trees))
-    return replace(made, efficiency=efficiency, gpu_metrics=[metric(mean)])
+    return replace(made, efficiency=efficiency)
 
 
 def test_differences_of_percentages_are_points() -> None:
-    comparison = compare_sides([Side("before", rates_of(0.043, 40)), Side("after", rates_of(0.056, 50))])
+    comparison = compare_sides([Side("before", rates_of(0.043)), Side("after", rates_of(0.056))])
     plain, marked = (show(comparison, shows_details=True) for show in (format_comparison, format_markdown))
     row = next(line for line in plain.splitlines() if "communication: parallel" in line)
     assert row.split()[-4:] == ["4.3%", "5.6%", "+1.3", "pp"]
     assert "| 4.3&#37; | 5.6&#37; | +1.3 pp |" in marked or "| 4.3% | 5.6% | +1.3 pp |" in marked
-    row = next(line for line in plain.splitlines() if line.startswith("SMs Active"))
-    assert row.split()[-5:] == ["40", "50", "+10", "pp", "+25.0%"]
 
 
 def test_names_stand_for_both_runs() -> None:

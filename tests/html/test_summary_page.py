@@ -46,7 +46,7 @@ def test_every_part_of_a_summary_has_a_section() -> None:
     keys = [section.key for section in list_sections(summary, pictures)]
     assert keys == [
         "facts", "pace", "over-time", "step", "critical-path", "what-if", "efficiency", "waits", "gaps", "kernels",
-        "ranges", "operations", "bandwidth", "links", "memory", "quality",
+        "ranges", "operations", "bandwidth", "memory", "quality",
     ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from nsys2prv_ng.summary.answer.trust import describe_limits
 from nsys2prv_ng.summary.gpus.table import tabulate_causes, tabulate_gaps, tabulate_gpus, tabulate_samples
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.links import table as links_table
-from nsys2prv_ng.summary.links.numbers import MPI, NCCL, NVLINK, PCIE
+from nsys2prv_ng.summary.links.numbers import MPI, NCCL
 from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.summary.readbacks.table import tabulate_readbacks
 from nsys2prv_ng.summary.text import name_time
@@ -73,31 +73,19 @@ def make_bandwidth_section(summary: JobSummary) -> Section | None:
 
 # ---- links -----------------------------------------------------------------------------------------------------------
 
-_PRESETS = {NVLINK: "hwcounters/nvlink", PCIE: "hwcounters/pcie"}
-_NETWORK_PRESET = "hwcounters/network_cards"
-
 
 def make_link_section(summary: JobSummary) -> Section | None:
-    """Return the section on messages, all-to-all exchanges and counters of links; None without any."""
-    links = None if summary.waits is None else summary.waits.links
-    metrics = summary.link_metrics
-    if links is None and not metrics:
+    """Return the section on messages and all-to-all exchanges; None without any."""
+    links = summary.links
+    if links is None:
         return None
-    blocks: list[Block] = []
-    presets: list[str] = []
-    about = [f"Numbers of {name_time(summary)}."]
-    if links is not None:
-        blocks += [Paragraph(f"Slow link: {text}.") for text in links_table.describe_slow_links(summary.links)]
-        blocks += [show_grid(grid, MOST_RANKS) for grid in links_table.list_link_tables(links) if grid.rows]
-        about.append("A message moves data from when both sides run, so its rate excludes wait time.")
-        about.append(f"{links_table.NO_COLLECTIVES}.")
-        used = {link.library for link in links.links}
-        presets += [preset for library, preset in ((NCCL, "basics/nccl"), (MPI, "basics/mpi")) if library in used]
-    if metrics:
-        grids = links_table.tabulate_link_metrics(metrics), links_table.tabulate_links_with_metrics(metrics)
-        blocks += [show_grid(grid, MOST_RANKS) for grid in grids]
-        presets += list(dict.fromkeys(_PRESETS.get(metric.link, _NETWORK_PRESET) for metric in metrics))
-    return Section("links", "Links", " ".join(about), blocks, presets)
+    blocks: list[Block] = [Paragraph(f"Slow link: {text}.") for text in links_table.describe_slow_links(links)]
+    blocks += [show_grid(grid, MOST_RANKS) for grid in links_table.list_link_tables(links) if grid.rows]
+    lead = f"Numbers of {name_time(summary)}. A message moves data from when both sides run, so its rate excludes wait"
+    lead += f" time. {links_table.NO_COLLECTIVES}."
+    used = {link.library for link in links.links}
+    presets = [preset for library, preset in ((NCCL, "basics/nccl"), (MPI, "basics/mpi")) if library in used]
+    return Section("links", "Links", lead, blocks, presets)
 
 
 # ---- pipelines -------------------------------------------------------------------------------------------------------

@@ -1,17 +1,16 @@
-"""Lists the GPUs of a job: what each did from its first to its last operation, its gaps, and its metrics."""
+"""Lists the GPUs of a job: what each did from its first to its last operation, and its gaps."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from nsys2prv_ng.analysis.gpus.activity import Devices, PeakMemory, find_peak_memory
-from nsys2prv_ng.analysis.gpus.metrics import MetricSums
 from nsys2prv_ng.analysis.gpus.times import GpuTime
 from nsys2prv_ng.arrays.groups import Table, encode_key, make_rows, take_rows
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.summary.gpus.numbers import Cause, GpuMetricNumbers, GpuNumbers, Sampled
+from nsys2prv_ng.summary.gpus.numbers import Cause, GpuNumbers, Sampled
 
 
 def list_gpus(job: Job, devices: Devices, times: Mapping[int, GpuTime]) -> list[GpuNumbers]:
@@ -39,23 +38,6 @@ def _make_gpu(job: Job, devices: Devices, row: int, time: GpuTime, peak: PeakMem
         peak_memory_bytes=None if peak is None else peak.bytes,
         peak_memory_at_ns=None if peak is None else peak.time - job.scope.origin,
     )
-
-
-def list_gpu_metrics(job: Job, devices: Devices, metrics: Sequence[MetricSums]) -> list[GpuMetricNumbers]:
-    return [
-        GpuMetricNumbers(
-            node=(device := devices.rows[sums.row]).node,
-            gpu=device.gpu.number,
-            ranks=device.list_ranks(job.tree.ranks),
-            metric=sums.event_type.label,
-            unit=sums.event_type.unit,
-            mean=sums.mean,
-            min=sums.low,
-            max=sums.high,
-            samples=sums.samples,
-        )
-        for sums in metrics
-    ]
 
 
 def _list_samples(samples: Table) -> list[Sampled]:

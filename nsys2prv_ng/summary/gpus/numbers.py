@@ -1,29 +1,10 @@
-"""Numbers on each GPU: its activity, its gaps and their causes, and the means of its metrics."""
+"""Numbers on each GPU: its activity, its gaps and their causes."""
 
 from __future__ import annotations
 
 from dataclasses import field
 
 from nsys2prv_ng.value_class import ValueClass
-
-
-class GpuMetricNumbers(ValueClass, kw_only=True):
-    """A metric of a physical GPU in the chosen time: its mean, weighted by how long each sample is in force.
-
-    analysis/gpus/metrics.py defines how long that is. Numbers are in `unit`, as in the trace.
-    """
-
-    node: str
-    gpu: int
-    ranks: list[int]
-    """The ranks that used the GPU."""
-    metric: str
-    unit: str
-    """Empty if the name of the metric has no unit."""
-    mean: float
-    min: float
-    max: float
-    samples: int
 
 
 class Cause(ValueClass, kw_only=True):

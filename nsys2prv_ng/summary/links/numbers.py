@@ -1,6 +1,4 @@
-"""Numbers on the links between GPUs, ranks and nodes, and what hardware counters of links measured.
-
-And on a pipeline of stages: how long each stage waits for its neighbours in a step.
+"""Numbers on the links between GPUs, ranks and nodes, and on the stages of a pipeline.
 
 Times are ns, sizes bytes, rates bytes/s, all integers. Only messages (sends and receives) are attributed to pairs:
 reports do not record which ranks exchange the data of a collective.
@@ -133,48 +131,6 @@ class LinkNumbers(ValueClass, kw_only=True):
     all_to_all: list[AllToAll] = field(default_factory=list)
     omitted: int = 0
     """Pairs, and sizes of pairs, that the lists leave out because there are too many."""
-
-
-NVLINK, PCIE, INFINIBAND, ETHERNET, NETWORK = "NVLink", "PCIe", "InfiniBand", "Ethernet", "network"
-TRANSFER, KERNELS = "transfer", "kernels"
-
-
-class LinkMetric(ValueClass, kw_only=True):
-    """A counter of one link: its mean over the chosen time, and its mean while NCCL transfers data.
-
-    Means weight samples by how long each is in force. GPU counters are in percent and network counters in bytes/s; the
-    other unit is null. Reports do not contain the speed of links, so no percentage becomes a rate. A mean of fewer
-    than five samples is null.
-    """
-
-    link: str
-    """NVLink, PCIe, InfiniBand, Ethernet, or network if the counter does not tell."""
-    node: str
-    gpu: int | None
-    """Number of the GPU on its node; None for a network card or switch."""
-    device: str
-    """The GPU, or the card or switch with its port."""
-    metric: str
-    percent: float | None
-    bytes_per_s: int | None
-    samples: int
-    nccl: str
-    """What the second mean covers: "transfer" of NCCL kernels, or all the time of NCCL "kernels" if none is classified;
-    empty without NCCL kernels."""
-    nccl_percent: float | None
-    nccl_bytes_per_s: int | None
-    nccl_samples: int
-    """Samples that are in force while NCCL transfers data all the time."""
-
-    @property
-    def mean(self) -> float | None:
-        """The mean in its unit."""
-        return self.bytes_per_s if self.percent is None else self.percent
-
-    @property
-    def nccl_mean(self) -> float | None:
-        """The mean during NCCL, in its unit."""
-        return self.nccl_bytes_per_s if self.nccl_percent is None else self.nccl_percent
 
 
 class PipelineStage(ValueClass, kw_only=True):

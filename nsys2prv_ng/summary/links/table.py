@@ -1,7 +1,6 @@
-"""Tables of messages, link counters and stages of a pipeline, and sentences on slow links and on a bubble.
+"""Tables of messages and stages of a pipeline, and sentences on slow links and on a bubble.
 
-Messages: their rates by size, the traffic and rate of each pair, and what ranks send in all-to-alls. Counters: each
-over all its links, and of each link.
+Messages: their rates by size, the traffic and rate of each pair, and what ranks send in all-to-alls.
 """
 
 from __future__ import annotations
@@ -86,81 +85,6 @@ def tabulate_exchanges(links: numbers.LinkNumbers) -> Grid:
     titles = ("all-to-all", "sends most", "count", "least", "mean", "most", "most / mean")
     caption = "Bytes that ranks send in all-to-all exchanges"
     return Grid(caption=caption, columns=make_columns(*titles), rows=rows, names=2)
-
-
-NO_PEAK = "Percentages are of the peak of the counter: reports do not contain the speed of links"
-_LINKS = numbers.NVLINK, numbers.PCIE, numbers.INFINIBAND, numbers.ETHERNET, numbers.NETWORK
-_ORDER = {link: place for place, link in enumerate(_LINKS)}
-"""Place of each kind of link in the table; a kind that another version wrote comes last."""
-_TITLES = {numbers.TRANSFER: "NCCL transfer", numbers.KERNELS: "NCCL kernels"}
-"""Titles of the second mean, by what it covers."""
-_NCCL_COLUMNS = [Column(title, optional=True) for title in (*_TITLES.values(), "samples then")]
-
-
-def tabulate_link_metrics(metrics: Sequence[numbers.LinkMetric]) -> Grid:
-    """Return the mean of each counter over all its links, and the lowest and highest mean; the highest means first."""
-    by_counter = group_by_key(((metric.link, metric.metric, metric.nccl), metric) for metric in metrics)
-    rows: list[list[Cell]] = []
-    for (link, counter, _), links in sorted(
-        by_counter.items(),
-        key=lambda item: (_ORDER.get(item[0][0], len(_ORDER)), -(_average(_list_means(item[1])) or 0)),
-    ):
-        means, is_rate = _list_means(links), _are_rates(links)
-        extremes = [_show([extreme(means)], is_rate) if len(means) > 1 else "" for extreme in (min, max)]
-        first: list[Cell] = [Name(link), Name(counter), Count(len(links)), _show(means, is_rate)]
-        rows.append([*first, *extremes, Count(sum(each.samples for each in links)), *_show_nccl(links)])
-    titles: list[str | Column] = ["link", "counter", "links", "mean"]
-    titles += [Column("lowest", optional=True, minor=True), Column("highest", optional=True), "samples"]
-    return Grid(
-        caption="Link counters: mean over all links, and during NCCL",
-        columns=make_columns(*titles, *_NCCL_COLUMNS),
-        rows=rows,
-        names=2,
-        more="counters",
-        below=[] if _are_rates(metrics) else [NO_PEAK],
-        tight=True,
-    )
-
-
-def tabulate_links_with_metrics(metrics: Sequence[numbers.LinkMetric]) -> Grid:
-    """Return the means of each counter of each link."""
-    rows: list[list[Cell]] = []
-    for metric in metrics:
-        names = Name(f"{clean_name(metric.node)} {clean_name(metric.device)}"), Name(metric.metric)
-        mean = _show(_list_means([metric]), _are_rates([metric]))
-        rows.append([*names, mean, Count(metric.samples), *_show_nccl([metric])])
-    columns = make_columns("on", "counter", "mean", "samples", *_NCCL_COLUMNS)
-    return Grid(caption="Counters of each link", columns=columns, rows=rows, names=2, more="counters of links")
-
-
-def _show_nccl(links: Sequence[numbers.LinkMetric]) -> list[Cell]:
-    """Return the mean during NCCL in the column of what it covers, and the number of its samples."""
-    during = links[0].nccl
-    if not during:
-        return ["", "", ""]
-    means = [mean for link in links if (mean := link.nccl_mean) is not None]
-    cell = _show(means, _are_rates(links))
-    return [*(cell if nccl == during else "" for nccl in _TITLES), Count(sum(link.nccl_samples for link in links))]
-
-
-def _are_rates(links: Sequence[numbers.LinkMetric]) -> bool:
-    """Return whether means are in bytes/s, otherwise in percent."""
-    return all(link.percent is None for link in links)
-
-
-def _list_means(links: Sequence[numbers.LinkMetric]) -> list[float]:
-    """Return the means of the links that have enough samples."""
-    return [mean for link in links if (mean := link.mean) is not None]
-
-
-def _average(means: Sequence[float]) -> float | None:
-    return sum(means) / len(means) if means else None
-
-
-def _show(means: Sequence[float], is_rate: bool) -> Cell:
-    """Return a cell of the mean of means, a rate (bytes/s) or a percentage; "-" if all have too few samples."""
-    mean = _average(means)
-    return Rate(mean) if is_rate or mean is None else Share(mean, 100)
 
 
 # ---- in words --------------------------------------------------------------------------------------------------------

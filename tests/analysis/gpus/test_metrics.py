@@ -14,8 +14,6 @@ import pytest
 from nsys2prv_ng.analysis import heat_maps
 from nsys2prv_ng.analysis.gpus import metrics
 from nsys2prv_ng.analysis.gpus.activity import list_devices
-from nsys2prv_ng.analysis.gpus.metrics import PartsOfTime, SampleColumns, Samples, add_samples, measure_gpu_metrics
-from nsys2prv_ng.paraver.families import make_gpu_metric
 from nsys2prv_ng.reading.open_reports import Selection
 from nsys2prv_ng.runtime.parallel import LocalEngine
 from tests.analysis.efficiency.efficiency_reports import ALL_TIME, opened
@@ -25,22 +23,26 @@ from tests.report_truth import Report
 from tests.sources.node.test_gpu_metrics import GPU_TYPE, SETS
 from tests.sources.small_reports import Rows, export
 
-Numbers = tuple[float, float, float, int]
-"""Mean, least and largest value, number of samples."""
+METRICS = ("A [%]", "B", "Clock [MHz]")
 
 
-def measure(reports: Sequence[Path], selection: Selection | None = None) -> dict[tuple[str, int, str], Numbers]:
-    """Return what the package finds, by node, GPU and name of the metric."""
+def measure(
+    reports: Sequence[Path], selection: Selection | None = None, names: Sequence[str] = METRICS
+) -> dict[tuple[str, int, str], float]:
+    """Return the means that a heat map of one bin has, by node, GPU and name of the metric."""
     with opened(reports, selection=selection or ALL_TIME) as job:
         devices = list_devices(job).rows
-        found = measure_gpu_metrics(job)
-        keys = [(devices[s.row].node, devices[s.row].gpu.number, s.event_type.member) for s in found]
-        titles = [(s.row, s.event_type.label, s.event_type.unit) for s in found]
-    assert titles == sorted(set(titles))
-    return {key: (s.mean, s.low, s.high, s.samples) for key, s in zip(keys, found, strict=True)}
+        edges = np.array([job.scope.first - 1, job.scope.last + 1])
+        found = heat_maps.sum_metrics(job, lambda name: names.index(name) if name in names else -1, len(names), edges)
+    return {
+        (devices[row].node, devices[row].gpu.number, name): weighted / ns
+        for row, sums in found.items()
+        for name, ns, weighted in zip(names, *sums[:, 0].tolist(), strict=True)
+        if ns
+    }
 
 
-def read_means(report: Report) -> dict[tuple[str, int, str], Numbers]:
+def read_means(report: Report) -> dict[tuple[str, int, str], float]:
     """Return the same by SQL, for a report whose GPUs no other report samples."""
     values = report.sql("SELECT typeId, metricId, timestamp AS time, value FROM GPU_METRICS")
     names = report.sql("SELECT typeId, metricId, metricName AS name FROM TARGET_INFO_GPU_METRICS")
@@ -54,8 +56,7 @@ def read_means(report: Report) -> dict[tuple[str, int, str], Numbers]:
         total = math.fsum(v * h for v, h in zip(value.tolist(), holds.tolist(), strict=True))
         name = name_of[type_id, metric_id]
         unit = 10**6 if name.endswith("[MHz]") else 1  # such values are in Hz
-        numbers = total / int(holds.sum()) / unit, int(value.min()) / unit, int(value.max()) / unit, len(own)
-        means[report.host, type_id & 0xFF, name] = numbers
+        means[report.host, type_id & 0xFF, name] = total / int(holds.sum()) / unit
     return means
 
 
@@ -69,16 +70,11 @@ def test_means_of_every_gpu(name: str) -> None:
             means = read_means(report)
             assert not set(means) & set(expected)
             expected |= means
-    found = measure(paths)
-    assert found.keys() == expected.keys() and found
-    for key, (mean, *others) in expected.items():
-        assert found[key][0] == pytest.approx(mean, rel=1e-11, abs=0), key
-        assert list(found[key][1:]) == others, key
+    found = measure(paths, names=sorted({name for _, _, name in expected}))
+    assert found == pytest.approx(expected, rel=1e-11, abs=0) and found
 
 
 # ---- small reports ---------------------------------------------------------------------------------------------------
-
-METRICS = ("A [%]", "B", "Clock [MHz]")
 
 
 def make_report(path: Path, samples: Sequence[tuple[int, int, int, int | None]]) -> Path:
@@ -100,7 +96,7 @@ def make_report(path: Path, samples: Sequence[tuple[int, int, int, int | None]])
 def test_a_later_report_fills_gaps(tmp_path: Path) -> None:
     first = make_report(tmp_path / "1.sqlite", [(t, 0, 0, v) for t, v in ((0, 10), (100, 20), (200, 30), (300, 40))])
     again = make_report(tmp_path / "2.sqlite", [(t, 0, 0, v) for t, v in ((250, 999), (1000, 5), (1100, 7))])
-    expected = {("host", 0, "A [%]"): ((1000 + 2000 + 3000 + 500) / 400, 5, 40, 6)}
+    expected = {("host", 0, "A [%]"): (1000 + 2000 + 3000 + 500) / 400}
     assert measure([first, again]) == measure([again, first]) == expected
 
 
@@ -115,7 +111,7 @@ def test_values_that_are_missing(tmp_path: Path) -> None:
     """The value before one that is NULL holds on, and a metric with one value at the last sample holds at no time."""
     samples = [(0, 0, 0, 10), (0, 0, 1, None), (100, 0, 0, 20), (100, 0, 1, 4), (200, 0, 1, None), (300, 0, 0, 40)]
     found = measure([make_report(tmp_path / "a.sqlite", [*samples, (300, 0, 2, 5)])])
-    assert found == {("host", 0, "A [%]"): (5000 / 300, 10, 40, 3), ("host", 0, "B"): (4, 4, 4, 1)}
+    assert found == {("host", 0, "A [%]"): pytest.approx(5000 / 300), ("host", 0, "B"): 4}
 
 
 @pytest.mark.parametrize("window", [None, (35, 160)])
@@ -136,9 +132,7 @@ def test_means_are_those_of_single_ns(tmp_path: Path, window: tuple[int, int] | 
         for metric, name in enumerate(METRICS):
             own = {t: value / (10**6 if metric == 2 else 1) for t, m, value in inside if m == metric}
             at = [own[max(t for t in own if t <= ns)] for ns in range(min(own), last)]
-            mean, *others = found["host", gpu, name]
-            assert mean == pytest.approx(math.fsum(at) / len(at), rel=1e-12)
-            assert others == [min(own.values()), max(own.values()), len(own)]
+            assert found["host", gpu, name] == pytest.approx(math.fsum(at) / len(at), rel=1e-12)
 
 
 @pytest.mark.slow
@@ -159,49 +153,5 @@ def test_workers_share_the_gpus_of_a_report(ranks: Sequence[int]) -> None:
             )
             edges = np.linspace(job.scope.first, job.scope.last, 9, dtype=np.int64)
             held = heat_maps.sum_metrics(shared, lambda name: len(name) % 3 - 1, 2, edges)
-            found.append((measure_gpu_metrics(shared), [(row, sums.tolist()) for row, sums in held.items()]))
-    assert found[0] == found[1] and len(found[0][1]) == 2 * len(ranks)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_parts_of_time_and_windows_against_a_loop(seed: int) -> None:
-    """Values that are missing at some samples, or twice at one, hold for other times than the rest of the sample."""
-    rng = random.Random(seed)
-    kinds = [make_gpu_metric(f"{name} [%]", n) for n, name in enumerate("ABC")]
-    samples = [[m for m in (0, 0, 1, 2) if rng.random() < 0.8] for _ in range(60)]
-    samples[40] = []  # lost
-    metric = [m for sample in samples for m in sample]
-    value = [rng.randrange(100) for _ in metric]
-    first = np.cumsum([0, *map(len, samples)])
-    begins = [n in (0, 25) for n in range(60)]
-    windows = [(5, 33), (34, 38), (150, 255), (260, 445)][: seed % 5]
-    parts = [
-        PartsOfTime("a", lambda kind: kind is not kinds[1], lambda _, low, __: low // 10 % 4 - 1),
-        PartsOfTime("b", lambda kind: kind is kinds[1], lambda _, low, high: np.where(low + 10 == high, 7, -1)),
-    ]
-    columns = SampleColumns(
-        np.arange(60) * 10, first, np.array(metric, np.int32), np.array(value), np.arange(60), np.array(begins)
-    )
-    found: metrics.MetricsByRow = {}
-    add_samples(found, Samples(3, kinds, columns), np.array([0, 0, -1]), windows, parts)
-
-    sums: dict[tuple[int, str, int], list[list[int]]] = {}
-    words = [(n, m) for n, sample in enumerate(samples) for m in sample]
-    for word, (n, m) in enumerate(words):
-        last = 24 if n < 25 else 59
-        until = next((later for later, other in words[word + 1 :] if other == m and later <= last), last)
-        low, high = 10 * n, 10 * until
-        is_a, is_b = m == 0 and 0 < high - low <= 20 and n % 4 > 0, m == 1 and high - low == 10
-        inside = [min(high, b) - max(low, a) for a, b in windows or [(0, 600)] if a <= high and b >= low]
-        if pieces := [ns for ns in inside if ns > 0 or low == high]:
-            for key in [("", 0), *([("a", n % 4 - 1)] * is_a), *([("b", 7)] * is_b)]:
-                sums.setdefault((m, *key), []).append([value[word] * sum(pieces), sum(pieces), 1, value[word]])
-    expected = {key: tuple(map(sum, zip(*rows, strict=True)))[:3] for key, rows in sums.items() if key[0] < 2}
-    actual = {}
-    for total in found.values():
-        m = kinds.index(total.event_type)
-        own = [row[3] for row in sums[m, "", 0]]
-        assert (total.row, total.low, total.high) == (3, min(own), max(own))
-        for key, each in {("", 0): total, **total.covered}.items():
-            actual[(m, *key)] = (each.weighted, each.ns, each.samples)
-    assert actual == expected and len(expected) > 3
+            found.append([(row, sums.tolist()) for row, sums in held.items()])
+    assert found[0] == found[1] and len(found[0]) == 2 * len(ranks)
