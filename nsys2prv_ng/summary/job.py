@@ -244,7 +244,6 @@ class JobSummary(ValueClass, kw_only=True):
         yield from (task for repeated in self.ranges for task in repeated.tasks)
         if self.slow_modes is not None:
             yield from (kernel for mode in self.slow_modes.modes for kernel in mode.kernels)
-        yield from [] if self.memory is None else self.memory.calls
         if self.waits is not None:
             yield from self.waits.bandwidth
         yield from [] if self.links is None else self.links.sizes

@@ -10,7 +10,7 @@ import pytest
 
 from nsys2prv_ng import summarize
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.memory.numbers import AllocatorCalls, GpuMemory, KeptMemory, MemoryNumbers
+from nsys2prv_ng.summary.memory.numbers import GpuMemory, KeptMemory, MemoryNumbers
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.waits.numbers import MpiNumbers
 from nsys2prv_ng.text.formatting import format_time
@@ -95,8 +95,7 @@ def test_no_line_is_wider_whatever_the_numbers(found: JobSummary, width: int) ->
 def make_large_memory() -> MemoryNumbers:
     """Device memory with large numbers, which leaks."""
     long = "a name that is longer than most " * 4
-    sizes = ("begin_bytes", "end_bytes", "peak_bytes", "allocated_bytes", "freed_bytes", "growth_per_step")
-    counts = ("allocations", "frees", "allocator_calls")
+    sizes = ("begin_bytes", "end_bytes", "peak_bytes", "growth_per_step")
     gpu = GpuMemory(
         node=long,
         gpu=123,
@@ -107,15 +106,11 @@ def make_large_memory() -> MemoryNumbers:
         peak_step=12_345,
         peak_range=long,
         peak_call=long,
-        allocator_ns=99_999 * 10**9,
-        blocking_ns=99_999 * 10**9,
         leak=True,
         kept=[KeptMemory(range=long, call=long, count=12_345_678, bytes=999 * 10**9)],
         **dict.fromkeys(sizes, 999 * 10**9),
-        **dict.fromkeys(counts, 12_345_678),
     )
-    call = AllocatorCalls(name=long, blocking=True, count=12_345_678, total_ns=99_999 * 10**9, max_ns=99_999 * 10**9)
-    return MemoryNumbers(steps=1, step_numbers=[12_345], gpus=[gpu], calls=[call])
+    return MemoryNumbers(steps=1, step_numbers=[12_345], gpus=[gpu])
 
 
 def make_large(numbers: T) -> T:

@@ -245,8 +245,6 @@ def _list_blocks(summary: JobSummary, memory: MemoryNumbers, pictures: Pictures)
         blocks.append(_draw_steps(memory, by_step))
     grids = [
         memory_table.tabulate_memory(memory, name_time(summary), pictures.shift_ns),
-        memory_table.tabulate_allocations(memory),
-        memory_table.tabulate_allocator_calls(memory),
         memory_table.tabulate_kept(memory.gpus),
     ]
     return [*blocks, *(show_grid(grid, MOST_RANKS) for grid in grids if grid.rows)]

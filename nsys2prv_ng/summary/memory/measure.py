@@ -1,9 +1,4 @@
-"""Measures device memory: what is in use on each GPU, what its allocator calls cost, and whether it leaks.
-
-Memory in use at the end of the steps (levels.py) is that at their start, plus what was allocated in them, less
-what was freed. Allocator calls are those that start in a step of their task. A call belongs to the only GPU of its
-task, or else to the GPU whose memory it changed.
-"""
+"""Measures device memory: what is in use on each GPU (levels.py), where it was allocated, and whether it leaks."""
 
 from __future__ import annotations
 
@@ -17,9 +12,8 @@ from nsys2prv_ng.analysis.gpus.activity import Devices
 from nsys2prv_ng.analysis.host_activity import load_thread_ranges
 from nsys2prv_ng.arrays.groups import Table, drop_columns, make_objects, make_rows, sum_table, take_rows
 from nsys2prv_ng.arrays.types import FloatArray, FloatTable, IntArray, pick
-from nsys2prv_ng.intervals.nesting import measure_depths
 from nsys2prv_ng.intervals.step_functions import NOTHING, find_latest
-from nsys2prv_ng.job.counted import CountedEvents, list_counted_steps
+from nsys2prv_ng.job.counted import list_counted_steps
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.objects.places import Device
 from nsys2prv_ng.paraver import event_types as types
@@ -39,11 +33,9 @@ def measure_memory(job: Job, devices: Devices, kernel_times: Sequence[KernelTime
     levels = measure_levels(job, devices)
     if not levels:
         return None
-    parts = [*job.engine.sum_up(lambda index: _sum_report(job, index, devices, levels), range(len(job.reports)))]
+    parts = [*job.engine.sum_up(lambda index: _sum_report(job, index, levels), range(len(job.reports)))]
     sums = _Sums(
-        add_up([part.changes for part in parts], ["row"]),
         add_up([part.kept for part in parts], ["row", "range", "call"]),
-        add_up([part.calls for part in parts], ["row", "name"]),
         {row: place for part in parts for row, place in part.peaks.items()},
     )
     kernel_ns = _sum_kernel_times(kernel_times)
@@ -51,21 +43,17 @@ def measure_memory(job: Job, devices: Devices, kernel_times: Sequence[KernelTime
         steps=0 if steps is None else steps.number.size,
         step_numbers=[] if steps is None else steps.number[choose_points(steps.number.size)].tolist(),
         gpus=[_make_gpu(job, devices, row, levels[row], sums, steps, kernel_ns) for row in sorted(levels)],
-        calls=_list_calls(sums.calls),
     )
 
 
 class _Sums(NamedTuple):
     """Sums over a report, or over all, as tables by `row` of the GPU.
 
-    `changes`: allocations, frees, and the bytes of both. `kept`: number and bytes of the allocations that stay, by
-    `range` and `call`. `calls`: allocator calls by `name`: their number, total and longest time (ns). The row is -1 if
-    the GPU is not known. `peaks`: range and call of the allocation that made the peak.
+    `kept`: number and bytes of the allocations that stay, by `range` and `call`. `peaks`: range and call of the
+    allocation that made the peak.
     """
 
-    changes: Table
     kept: Table
-    calls: Table
     peaks: dict[int, tuple[str, str]]
 
 
@@ -73,8 +61,7 @@ def _make_gpu(
     job: Job, devices: Devices, row: int, level: MemoryLevel, sums: _Sums, steps: Steps | None, kernel_ns: FloatTable
 ) -> numbers.GpuMemory:
     device = devices.rows[row]
-    changes, kept, calls = (_list_rows(table, row) for table in (sums.changes, sums.kept, sums.calls))
-    places = [numbers.KeptMemory(**each) for each in kept]
+    places = [numbers.KeptMemory(**each) for each in _list_rows(sums.kept, row)]
     places.sort(key=lambda each: (-each.bytes, each.range, each.call))
     peak_range, peak_call = sums.peaks.get(row, ("", ""))
     return numbers.GpuMemory(
@@ -90,10 +77,6 @@ def _make_gpu(
         peak_step=None if steps is None or not level.steps else int(steps.number[level.peak_step]),
         peak_range=peak_range,
         peak_call=peak_call,
-        **(changes[0] if changes else dict.fromkeys(drop_columns(sums.changes, "row"), 0)),
-        allocator_calls=sum(each["count"] for each in calls),
-        allocator_ns=sum(each["total_ns"] for each in calls),
-        blocking_ns=sum(each["total_ns"] for each in calls if numbers.is_blocking(each["name"])),
         growth_per_step=measure_growth(level.least),
         leak=is_leak(level.least, _find_kernel_time(kernel_ns, device.tasks, level.steps)),
         least_by_step=level.least[choose_points(level.steps)].tolist() if level.steps else [],
@@ -106,12 +89,6 @@ def _list_rows(table: Table, row: int) -> list[dict[str, Any]]:
     """Return what a table, sorted by row, has of a GPU."""
     low, high = np.searchsorted(table["row"], [row, row + 1])
     return make_rows(drop_columns(take_rows(table, np.arange(low, high)), "row"))
-
-
-def _list_calls(calls: Table) -> list[numbers.AllocatorCalls]:
-    rows = make_rows(add_up([drop_columns(calls, "row")], ["name"]))
-    listed = [numbers.AllocatorCalls(blocking=numbers.is_blocking(row["name"]), **row) for row in rows]
-    return sorted(listed, key=lambda calls: (-calls.total_ns, calls.name))
 
 
 def _sum_kernel_times(parts: Sequence[KernelTimes]) -> FloatTable:
@@ -136,29 +113,21 @@ def _find_kernel_time(kernel_ns: FloatTable, tasks: set[int], steps: int) -> Flo
 class _Changes(NamedTuple):
     """n allocations and frees of device memory in the steps: place of the thread, time (ns), row of the GPU, bytes.
 
-    `allocated`: ABSENT for frees. `freed`: ABSENT for allocations. `lifetime`: ABSENT if the report shows no free.
+    `allocated`: ABSENT for frees. `lifetime`: ABSENT if the report shows no free.
     """
 
     place: IntArray
     time: IntArray
     row: IntArray
     allocated: IntArray
-    freed: IntArray
     lifetime: IntArray
 
 
-def _sum_report(job: Job, index: int, devices: Devices, levels: Mapping[int, MemoryLevel]) -> _Sums:
+def _sum_report(job: Job, index: int, levels: Mapping[int, MemoryLevel]) -> _Sums:
     """Return the sums over one report."""
     report = job.reports[index]
     changes = _load_changes(job, index, levels)
     is_free = changes.allocated == ABSENT
-    changed = {
-        "row": changes.row,
-        "allocations": ~is_free,
-        "allocated_bytes": np.where(is_free, 0, changes.allocated),
-        "frees": is_free,
-        "freed_bytes": np.where(is_free, changes.freed, 0),
-    }
     rows = np.array(sorted(levels), np.int64)
     times = np.array([(levels[row].last, levels[row].peak_time) for row in rows.tolist()], np.int64)
     last, peak_time = times[np.searchsorted(rows, changes.row)].T
@@ -174,9 +143,7 @@ def _sum_report(job: Job, index: int, devices: Devices, levels: Mapping[int, Mem
     for key, texts in ("range", ranges), ("call", names):
         kept[key] = make_objects(texts.get(code, "") for code in kept[key].tolist())
     return _Sums(
-        changes=sum_table(changed, ["row"]),
         kept=kept,
-        calls=_sum_calls(job, index, devices, levels, calls, changes),
         peaks={
             int(row[n]): (ranges.get(int(range_[n]), ""), names.get(int(call[n]), ""))
             for n in np.flatnonzero(has_peak[at])
@@ -200,7 +167,7 @@ def _load_changes(job: Job, index: int, levels: Mapping[int, MemoryLevel]) -> _C
         inside = (events.begin > edges[0]) & (events.begin <= edges[-1])
         row[inside & (gpu == number) & np.isin(kind, KINDS)] = gpu_row
     at = np.flatnonzero(row >= 0)
-    values = (types.ALLOCATED_BYTES, types.FREED_BYTES, types.ALLOCATION_LIFETIME)
+    values = (types.ALLOCATED_BYTES, types.ALLOCATION_LIFETIME)
     return _Changes(events.place[at], events.begin[at], row[at], *(events.get_values(value)[at] for value in values))
 
 
@@ -222,27 +189,3 @@ def _find_places(
     value = pick(calls.get_values(types.CUDA_API), at, ABSENT)
     value[time > pick(calls.end, at, np.iinfo(np.int64).max)] = ABSENT
     return inside, value, ranges.names
-
-
-def _sum_calls(
-    job: Job, index: int, devices: Devices, levels: Mapping[int, MemoryLevel], calls: OpenedEvents, changes: _Changes
-) -> Table:
-    """Return the allocator calls of a report in the steps, by row of the GPU (-1: not known) and name."""
-    value, names = calls.get_values(types.CUDA_API), calls.get_names(types.CUDA_API)
-    allocators = [number for number, name in names.items() if name.startswith(numbers.ALLOCATOR_CALLS)]
-    line = np.flatnonzero(np.isin(value, allocators))
-    line = line[measure_depths(calls.place[line], calls.begin[line], calls.end[line]) == 1]
-    line = line[CountedEvents(job, index).mark_host(calls.place[line], calls.begin[line])]
-    place, begin, end = calls.place[line], calls.begin[line], calls.end[line]
-
-    at = find_latest(changes.place, changes.time, place, end)
-    row = np.where(pick(changes.time, at, ABSENT) >= begin, pick(changes.row, at, -1), -1)
-    task = pick(job.tree.task_of_row, job.tree.rows[index][place], -1)
-    for number in np.unique(task).tolist():
-        used = [gpu for gpu, device in devices.rows.items() if number in device.tasks]
-        if len(used) == 1 and used[0] in levels:
-            row[task == number] = used[0]
-    length = end - begin
-    columns = {"row": row, "name": value[line], "count": np.ones_like(row), "total_ns": length, "max_ns": length}
-    table = add_up([columns], ["row", "name"])
-    return {**table, "name": make_objects(names[call] for call in table["name"].tolist())}

@@ -1,4 +1,4 @@
-"""Numbers on device memory: what is in use on each GPU, what allocator calls cost, whether memory leaks; and copies.
+"""Numbers on device memory: what is in use on each GPU, and whether memory leaks; and copies.
 
 Sizes are bytes and times ns, integers. Device memory is what calls such as cudaMalloc allocate on a GPU: not managed
 memory, which may be on the host, not pinned memory of the host, and not the static memory of modules.
@@ -17,20 +17,6 @@ ALLOCATOR_CALLS = (
     *("cuArrayCreate", "cuArray3DCreate", "cuArrayDestroy"),
 )
 """Beginnings of the names of CUDA calls that allocate, map or free memory, of hosts too."""
-_NOT_BLOCKING = (
-    *("cudaMemPool", "cuMemPool", "cuMemCreate", "cuMemRelease", "cuMemMap", "cuMemUnmap"),
-    *("cuMemSetAccess", "cuMemAddress"),
-)
-_ASYNCHRONOUS = "Async"
-
-
-def is_blocking(call: str) -> bool:
-    """Return whether an allocator call may wait for the device: all but stream-ordered calls, pools and mappings.
-
-    Source: the programming guide of CUDA lists allocations of device and page-locked memory under implicit
-    synchronization; cudaFree waits for the device. PyTorch finds that unmapping does not always synchronise.
-    """
-    return _ASYNCHRONOUS not in call and not call.startswith(_NOT_BLOCKING)
 
 
 class KeptMemory(ValueClass, kw_only=True):
@@ -48,11 +34,7 @@ class KeptMemory(ValueClass, kw_only=True):
 
 
 class GpuMemory(ValueClass, kw_only=True):
-    """Device memory of a GPU in the steps that numbers cover, by the times of hosts; without steps, in all this time.
-
-    `end_bytes` - `begin_bytes` is `allocated_bytes` - `freed_bytes`, unless a free has other bytes than its allocation,
-    or numbers cover several windows of time.
-    """
+    """Device memory of a GPU in the steps that numbers cover, by the times of hosts; without steps, all this time."""
 
     node: str
     gpu: int
@@ -73,16 +55,6 @@ class GpuMemory(ValueClass, kw_only=True):
     """The NVTX range of the allocation that made the peak; "" if there is none, or no such allocation."""
     peak_call: str
     """The call that made it; "" if it is not known."""
-    allocations: int
-    allocated_bytes: int
-    frees: int
-    freed_bytes: int
-    allocator_calls: int
-    """Calls that allocate, map or free memory: also of hosts, and also those that change nothing."""
-    allocator_ns: int
-    """Time of hosts in these calls."""
-    blocking_ns: int
-    """The part of it in calls that may wait for the device."""
     growth_per_step: int | None
     """How much the least memory in use grows with each step: the median slope (Theil-Sen). None below three steps."""
     leak: bool
@@ -95,17 +67,6 @@ class GpuMemory(ValueClass, kw_only=True):
     """Bytes that no row of `kept` has."""
 
 
-class AllocatorCalls(ValueClass, kw_only=True):
-    """Calls of one name, over all ranks, in the steps that numbers cover; calls within other such calls are omitted."""
-
-    name: str
-    blocking: bool
-    """Whether they may wait for the device."""
-    count: int
-    total_ns: int
-    max_ns: int
-
-
 class MemoryNumbers(ValueClass, kw_only=True):
     """Device memory of a job."""
 
@@ -115,8 +76,6 @@ class MemoryNumbers(ValueClass, kw_only=True):
     """Their numbers; of many, some that are evenly spaced."""
     gpus: list[GpuMemory]
     """The GPUs of which reports record device memory."""
-    calls: list[AllocatorCalls]
-    """The longest time first."""
 
     @property
     def leaks(self) -> list[GpuMemory]:

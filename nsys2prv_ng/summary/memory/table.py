@@ -1,4 +1,4 @@
-"""Tables on device memory, what is in use, allocations and allocator calls, what stays in use; and of copies.
+"""Tables on device memory, what is in use and what stays in use; and of copies.
 
 And sentences on memory that leaks.
 """
@@ -19,9 +19,9 @@ _HOST_MEMORY = {MEMORY_KINDS[1], MEMORY_KINDS[2]}
 
 
 def list_memory_tables(memory: MemoryNumbers, time: str) -> list[Grid]:
-    """Return the tables for a terminal: those of all GPUs, of calls, and of what leaks. `time`: what numbers cover."""
+    """Return the tables for a terminal: that of all GPUs, and those of what leaks. `time`: what numbers cover."""
     kept = [tabulate_kept([gpu]) for gpu in memory.leaks]
-    return [tabulate_memory(memory, time), tabulate_allocations(memory), tabulate_allocator_calls(memory), *kept]
+    return [tabulate_memory(memory, time), *kept]
 
 
 def tabulate_memory(memory: MemoryNumbers, time: str, shift_ns: int = 0) -> Grid:
@@ -52,55 +52,6 @@ def tabulate_memory(memory: MemoryNumbers, time: str, shift_ns: int = 0) -> Grid
 
 def _show_gpu(gpu: GpuMemory) -> Cell:
     return Name(f"{gpu.node} GPU {gpu.gpu}")
-
-
-def tabulate_allocations(memory: MemoryNumbers) -> Grid:
-    """Return the allocations and frees of each GPU, and its allocator calls, per step; without steps, all of them."""
-    shown = memory.gpus if any(gpu.allocator_calls or gpu.allocations or gpu.frees for gpu in memory.gpus) else []
-
-    def divide(gpu: GpuMemory, total: int) -> float | None:
-        """Return a total per step; None without steps of this GPU in a job with steps."""
-        steps = gpu.steps if memory.steps else 1
-        return total / steps if steps else None
-
-    def count(gpu: GpuMemory, number: int) -> Cell:
-        """Return a number per step, with one digit if it is no whole number."""
-        mean = divide(gpu, number)
-        return Count(None if mean is None else int(mean) if mean.is_integer() else round(mean, 1))
-
-    return grid.tabulate(
-        shown,
-        [
-            ("GPU", _show_gpu),
-            ("allocated", lambda gpu: count(gpu, gpu.allocations)),
-            (Column("size", minor=True), lambda gpu: Bytes(divide(gpu, gpu.allocated_bytes))),
-            ("freed", lambda gpu: count(gpu, gpu.frees)),
-            (Column("size", minor=True), lambda gpu: Bytes(divide(gpu, gpu.freed_bytes))),
-            (Column("calls", minor=True), lambda gpu: count(gpu, gpu.allocator_calls)),
-            ("time of calls", lambda gpu: Ns(divide(gpu, gpu.allocator_ns))),
-            ("blocking", lambda gpu: Ns(divide(gpu, gpu.blocking_ns))),
-        ],
-        caption=f"Device memory allocated and freed, and calls of allocators{' per step' if memory.steps else ''}",
-        more="GPUs",
-        weights=[(gpu.allocator_ns, gpu.allocated_bytes) for gpu in memory.gpus],
-    )
-
-
-def tabulate_allocator_calls(memory: MemoryNumbers) -> Grid:
-    """Return the calls of allocators by name."""
-    return grid.tabulate(
-        memory.calls,
-        [
-            ("allocator call", lambda call: Name(call.name)),
-            ("may block", lambda call: "yes" if call.blocking else "no"),
-            ("count", lambda call: Count(call.count)),
-            ("time", lambda call: Ns(call.total_ns)),
-            ("mean", lambda call: Ns(call.total_ns / call.count)),
-            ("longest", lambda call: Ns(call.max_ns)),
-        ],
-        names=2,
-        more="calls",
-    )
 
 
 def tabulate_kept(gpus: Sequence[GpuMemory]) -> Grid:

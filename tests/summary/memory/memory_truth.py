@@ -99,10 +99,6 @@ class Truth:
     begin: int
     end: int
     peak: int
-    allocations: int = 0
-    allocated: int = 0
-    frees: int = 0
-    freed: int = 0
     least: list[int] = field(default_factory=list)
     kept: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -129,10 +125,8 @@ def find_truth(program: Program, device: int, first: int) -> Truth:
                 level += size
                 if size > 0:
                     alive[made.address] = made
-                    truth.allocations, truth.allocated = truth.allocations + 1, truth.allocated + size
                 else:
                     alive.pop(made.address, None)
-                    truth.frees, truth.freed = truth.frees + 1, truth.freed - size
                 truth.peak = max(truth.peak, level)
                 if level < least:
                     least, kept = level, dict(alive)
