@@ -15,7 +15,7 @@ from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency
 from nsys2prv_ng.summary.gpus.table import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus, tabulate_samples
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.table import tabulate_flops, tabulate_kernels, tabulate_slow_modes
-from nsys2prv_ng.summary.links.table import list_link_tables, tabulate_pipeline
+from nsys2prv_ng.summary.links.table import tabulate_message_rates, tabulate_pipeline
 from nsys2prv_ng.summary.memory.table import list_memory_tables, tabulate_memory_operations
 from nsys2prv_ng.summary.path.table import describe_path, describe_tasks, tabulate_path
 from nsys2prv_ng.summary.ranges import table as range_tables
@@ -168,7 +168,7 @@ def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
         wait_tables.tabulate_communicators(waits),
         wait_tables.tabulate_bandwidth(waits.bandwidth),
         *([] if waits.pipeline is None else [tabulate_pipeline(waits.pipeline)]),
-        *([] if waits.links is None else list_link_tables(waits.links)),
+        *([] if waits.links is None else [tabulate_message_rates(waits.links)]),
     ]
     sections = [layout.format_grid(grid, width) for grid in grids]
     return sections + [layout.wrap(text, width) for text in describe_limits(waits)]

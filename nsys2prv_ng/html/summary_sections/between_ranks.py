@@ -75,15 +75,15 @@ def make_bandwidth_section(summary: JobSummary) -> Section | None:
 
 
 def make_link_section(summary: JobSummary) -> Section | None:
-    """Return the section on messages and all-to-all exchanges; None without any."""
+    """Return the section on messages; None without any."""
     links = summary.links
     if links is None:
         return None
     blocks: list[Block] = [Paragraph(f"Slow link: {text}.") for text in links_table.describe_slow_links(links)]
-    blocks += [show_grid(grid, MOST_RANKS) for grid in links_table.list_link_tables(links) if grid.rows]
+    blocks += [show_grid(grid) for grid in [links_table.tabulate_message_rates(links)] if grid.rows]
     lead = f"Numbers of {name_time(summary)}. A message moves data from when both sides run, so its rate excludes wait"
-    lead += f" time. {links_table.NO_COLLECTIVES}."
-    used = {link.library for link in links.links}
+    lead += " time."
+    used = {rate.library for rate in links.sizes}
     presets = [preset for library, preset in ((NCCL, "basics/nccl"), (MPI, "basics/mpi")) if library in used]
     return Section("links", "Links", lead, blocks, presets)
 

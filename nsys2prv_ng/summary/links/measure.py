@@ -1,4 +1,4 @@
-"""Sums up the messages between GPUs, ranks and nodes by pair and size, and measures the rates of pairs.
+"""Sums up the messages between GPUs and ranks by size, and finds the pairs of GPUs, ranks or nodes that are slow.
 
 The rate is the algorithm bandwidth of nccl-tests: size / time. The time is the transfer time of `links/messages.py`,
 without waiting. If two clocks measured the times of a pair, these times are used only if their median is at least
@@ -19,45 +19,33 @@ the pair is not named: then one direction, or the whole network, is slow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.gpus.activity import DeviceRow
 from nsys2prv_ng.analysis.waits.clocks import Parts
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.groups import make_rows, sum_table
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_starts
 from nsys2prv_ng.arrays.types import BoolArray, FloatArray, IntArray, mark
-from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.paraver import event_types as types
-from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
 from nsys2prv_ng.summary.links import numbers
 from nsys2prv_ng.summary.links.messages import Messages, list_messages
 
 FEWEST_ERRORS = 4
 """Least transfer time, in clock errors: a rate is wrong by a quarter at most, which is what makes a pair slow."""
-MOST_ROWS = 10_000
-"""Most pairs, and sizes of pairs, in the numbers."""
-_GROUPED = "grouped sends"
-_ALL_TO_ALL = "MPI_Alltoall"
-"""Start of the names of MPI functions that send from every rank to every rank."""
 
 
 def measure_links(
     job: Job, waits: Waits, parts: Parts, shown: IntArray, devices: dict[int, DeviceRow]
 ) -> numbers.LinkNumbers | None:
-    """Return the numbers of all pairs; None if no message and no all-to-all exchange is known.
+    """Return the rates by size and the slow pairs; None if no message is known.
 
     `parts`: the parts of all operations of the job. `shown`: the kernels and calls that count, as indices in `waits`.
     `devices`: the GPUs by their row in the trace.
     """
     messages = list_messages(job, waits, parts, shown)
-    exchanges = [*_sum_grouped(job, messages), *_sum_mpi(job)]
-    if not messages.ns.size and not exchanges:
+    if not messages.ns.size:
         return None
     ends, sender, receiver = _name_ends(job, messages, devices)
     nodes = [*job.tree.model.nodes]
@@ -65,26 +53,19 @@ def measure_links(
     far = messages._replace(sender=sender, receiver=receiver)
     near = messages._replace(sender=node_of_end[sender], receiver=node_of_end[receiver])
     by_pair, by_node = _group(far, by_pair=True), _group(near, by_pair=True)
-    links, node_links = _sum_links(far), _sum_links(near)
     slow: list[numbers.SlowLink] = []
     if not job.lacks_ranks:  # messages of kernels may have counterparts that no report shows
         between = _list_slow(by_node.take(np.flatnonzero(by_node.is_closed & by_node.between_nodes)), are_nodes=True)
         named = {(one.sender, one.receiver) for one in between}
         pairs = _list_slow(by_pair.take(np.flatnonzero(by_pair.is_closed)), are_nodes=False)
         slow = [*between, *(one for one in pairs if (node_of_end[one.sender], node_of_end[one.receiver]) not in named)]
-    rates = _list_rates(by_pair, with_ends=True)
     return numbers.LinkNumbers(
         ends=ends,
         nodes=nodes,
-        links=links[:MOST_ROWS],
-        node_links=node_links[:MOST_ROWS],
-        sizes=_list_rates(_group(far, by_pair=False), with_ends=False),
-        rates=rates[:MOST_ROWS],
+        sizes=_list_rates(_group(far, by_pair=False)),
         messages=int(messages.ns.size),
         rated=int(by_pair.messages.sum()),
         slow=slow,
-        all_to_all=exchanges,
-        omitted=sum(max(0, len(rows) - MOST_ROWS) for rows in (links, node_links, rates)),
     )
 
 
@@ -105,23 +86,6 @@ def _name_ends(
         ends.append(numbers.LinkEnd(node=node, gpu=gpu, rank=rank, task=model.name))
     index = np.argsort(order)[code]
     return ends, index[: messages.ns.size], index[messages.ns.size :]
-
-
-def _sum_links(messages: Messages) -> list[numbers.Link]:
-    """Return a link for each pair, most bytes first."""
-    columns = {
-        "library": messages.is_mpi,
-        "sender": messages.sender,
-        "receiver": messages.receiver,
-        "between_nodes": messages.between_nodes,
-        "count": np.ones_like(messages.ns),
-        "bytes": messages.bytes,
-        "rated_bytes": np.where(messages.ns > 0, messages.bytes, 0),
-        "rated_ns": messages.ns,
-    }
-    rows = make_rows(sum_table(columns, ["library", "sender", "receiver", "between_nodes"]))
-    links = [numbers.Link(**{**row, "library": numbers.MPI if row["library"] else numbers.NCCL}) for row in rows]
-    return sorted(links, key=lambda link: (-link.bytes, link.library, link.sender, link.receiver))
 
 
 class Groups(NamedTuple):
@@ -181,7 +145,7 @@ def _group(messages: Messages, *, by_pair: bool) -> Groups:
     return groups.take(np.flatnonzero(groups.median >= FEWEST_ERRORS * groups.error))
 
 
-def _list_rates(groups: Groups, *, with_ends: bool) -> list[numbers.MessageRate]:
+def _list_rates(groups: Groups) -> list[numbers.MessageRate]:
     """Return the rate of each group, most bytes first."""
     by_bytes = groups.take(np.argsort(-(groups.bytes * groups.messages), kind="stable"))
     return [
@@ -193,13 +157,7 @@ def _list_rates(groups: Groups, *, with_ends: bool) -> list[numbers.MessageRate]
             pairs=row.pairs,
             count=row.messages,
             ns=row.ns,
-            low_ns=row.low,
-            median_ns=row.median,
-            high_ns=row.high,
-            clock_error_ns=round(row.error),
             algorithm_bytes_per_s=round(row.bytes * row.messages / row.ns * 1e9),
-            sender=row.sender if with_ends else None,
-            receiver=row.receiver if with_ends else None,
         )
         for row in _list_lines(by_bytes)
     ]
@@ -235,53 +193,7 @@ def _list_slow(groups: Groups, *, are_nodes: bool) -> list[numbers.SlowLink]:
     return sorted(found, key=lambda one: (one.bytes_per_s / one.peers_low_bytes_per_s, one.sender, one.receiver))
 
 
-# ---- all-to-all ------------------------------------------------------------------------------------------------------
-
-
-def _sum_grouped(job: Job, messages: Messages) -> Sequence[numbers.AllToAll]:
-    """Return what each rank sends in NCCL kernels that send to several GPUs."""
-    nccl = messages.take(~messages.is_mpi)
-    kernels = int(nccl.kernel.max(initial=-1)) + 1
-    low, high = np.full(kernels, np.iinfo(np.int64).max), np.full(kernels, -1)
-    np.minimum.at(low, nccl.kernel, nccl.receiver)
-    np.maximum.at(high, nccl.kernel, nccl.receiver)
-    grouped = nccl.take((low < high)[nccl.kernel])
-    return _make_exchange(job, _GROUPED, np.unique(grouped.kernel).size, grouped.sending_task, grouped.bytes)
-
-
-def _sum_mpi(job: Job) -> list[numbers.AllToAll]:
-    """Return what each rank sends in each MPI function of all-to-all exchanges, if the reports record sizes."""
-    parts = list(job.engine.sum_up(lambda index: _load_mpi(job, index), range(len(job.reports))))
-    found: list[numbers.AllToAll] = []
-    for name in sorted({name for part in parts for name in part}):
-        here = [part[name] for part in parts if name in part]
-        task, sent = (np.concatenate(columns) for columns in zip(*here, strict=True))
-        found += _make_exchange(job, name, task.size, task, sent)
-    return found
-
-
-def _load_mpi(job: Job, index: int) -> dict[str, tuple[IntArray, IntArray]]:
-    """Return (task, bytes sent) of the all-to-all calls of a report that count and have a size, by function."""
-    events = load_opened_events(job.reports[index], source_names.MPI, job.store)
-    row = job.tree.rows[index][events.place]
-    sent = events.get_values(types.MPI_SENT_BYTES)
-    counts = (sent != ABSENT) & (row >= 0) & CountedEvents(job, index).mark_host(events.place, events.begin)
-    counts &= events.mark_whole(job.scope.windows)
-    calls: dict[str, tuple[IntArray, IntArray]] = {}
-    for event_type in types.MPI_CALLS.values():
-        value, names = events.get_values(event_type), events.get_names(event_type)
-        for number in (number for number, name in names.items() if name.startswith(_ALL_TO_ALL)):
-            if (lines := np.flatnonzero(counts & (value == number))).size:
-                calls[names[number]] = (job.tree.task_of_row[row[lines]].astype(np.int64), sent[lines])
-    return calls
-
-
-def _make_exchange(job: Job, function: str, count: int, task: IntArray, size: IntArray) -> Sequence[numbers.AllToAll]:
-    """Return the exchanges of one function; none if fewer than two ranks take part or nothing is sent."""
-    ranks, tasks = job.tree.ranks, job.tree.model.tasks
-    rows = make_rows(sum_table({"task": task, "bytes": size}, ["task"]))
-    sent = [numbers.SentBytes(rank=ranks[at["task"]], task=tasks[at["task"]].name, bytes=at["bytes"]) for at in rows]
-    return [numbers.AllToAll(function=function, count=count, sent=sent)] if len(sent) > 1 and size.any() else []
+# ---- slow pairs ------------------------------------------------------------------------------------------------------
 
 
 FEWEST, FEWEST_PEERS = 8, 2

@@ -45,10 +45,9 @@ class Messages(NamedTuple):
 
     `sender` and `receiver` are ends: the row of a GPU in the trace for NCCL, the task of the trace for MPI.
 
-    `kernel`: index of the sending kernel or call; several messages may share one. `together`: the most messages that
-    the kernel or call of a side carries. `is_closed`: whether its kernels or calls carry messages between these two
-    ends only. `ns`: transfer time; 0 if it is not known. `error`: how far the transfer time may be wrong, because two
-    clocks measured it.
+    `together`: the most messages that the kernel or call of a side carries. `is_closed`: whether its kernels or
+    calls carry messages between these two ends only. `ns`: transfer time; 0 if it is not known. `error`: how far
+    the transfer time may be wrong, because two clocks measured it.
     """
 
     is_mpi: BoolArray
@@ -58,7 +57,6 @@ class Messages(NamedTuple):
     receiving_task: IntArray
     between_nodes: BoolArray
     bytes: IntArray
-    kernel: IntArray
     together: IntArray
     is_closed: BoolArray
     ns: IntArray
@@ -76,7 +74,7 @@ def list_messages(job: Job, waits: Waits, parts: Parts, shown: IntArray) -> Mess
     """
     marks = mark(shown, waits.row.size)
     bounds, gpu_of_row = get_uncertainty(job), np.append(map_rows_to_gpus(job), -1)
-    kinds = (np.bool_, *[np.int64] * 4, np.bool_, *[np.int64] * 3, np.bool_, np.int64, np.float64)
+    kinds = (np.bool_, *[np.int64] * 4, np.bool_, *[np.int64] * 2, np.bool_, np.int64, np.float64)
     found = [Messages._make([np.zeros(0, kind) for kind in kinds])]
     for joined in job.joined:
         for source, pairs in joined.messages.items():
@@ -132,7 +130,6 @@ def _list_of_source(
         receiving_task=tasks[1].astype(np.int64),
         between_nodes=one != other,
         bytes=np.maximum(pairs.bytes, 0),
-        kernel=moving.kernel,
         together=moving.together,
         is_closed=moving.is_closed,
         ns=np.where(rated, moving.ns, 0),
@@ -145,7 +142,6 @@ class _Moving(NamedTuple):
 
     ns: IntArray
     is_certain: BoolArray
-    kernel: IntArray
     together: IntArray
     is_closed: BoolArray
 
@@ -179,7 +175,7 @@ def _measure_moving(pairs: MessagePairs, ends: Sequence[IntArray], *, is_mpi: bo
     certain = share(pairs.bytes) & share(is_known) & (send.end >= start)
     if is_mpi:
         certain &= start - first <= _MOST_UNSURE * ns
-    return _Moving(ns, certain, code[:n], np.maximum(together[code[:n]], together[code[n:]]), is_closed)
+    return _Moving(ns, certain, np.maximum(together[code[:n]], together[code[n:]]), is_closed)
 
 
 NO_PAYLOAD = "its NCCL call has no payload"

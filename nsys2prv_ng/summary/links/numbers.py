@@ -23,29 +23,8 @@ class LinkEnd(ValueClass, kw_only=True):
     task: str
 
 
-class Link(ValueClass, kw_only=True):
-    """All messages from one GPU, rank or node to another; `rated_bytes` moved in `rated_ns`.
-
-    `sender` and `receiver` are indices into `LinkNumbers.ends`, or into `LinkNumbers.nodes` for a link between nodes.
-    """
-
-    library: str
-    sender: int
-    receiver: int
-    between_nodes: bool
-    count: int
-    bytes: int
-    rated_bytes: int
-    rated_ns: int
-
-    @property
-    def bytes_per_s(self) -> float | None:
-        """The rate while data moves; None if no message is rated."""
-        return self.rated_bytes / self.rated_ns * 1e9 if self.rated_ns else None
-
-
 class MessageRate(ValueClass, kw_only=True):
-    """Messages of one size whose transfer time is known, over all pairs or from `sender` to `receiver` (as in Link)."""
+    """Messages of one size whose transfer time is known, over all pairs."""
 
     library: str
     between_nodes: bool
@@ -57,15 +36,7 @@ class MessageRate(ValueClass, kw_only=True):
     count: int
     ns: int
     """The sum of their transfer times."""
-    low_ns: int
-    """First quartile, median and third quartile of their transfer times."""
-    median_ns: int
-    high_ns: int
-    clock_error_ns: int
-    """How far a transfer time may be wrong, because two clocks measured it."""
     algorithm_bytes_per_s: int
-    sender: int | None = None
-    receiver: int | None = None
 
 
 class SlowLink(ValueClass, kw_only=True):
@@ -73,7 +44,7 @@ class SlowLink(ValueClass, kw_only=True):
 
     library: str
     are_nodes: bool
-    """Whether `sender` and `receiver` are nodes; they are GPUs or ranks otherwise."""
+    """Whether `sender` and `receiver` are indices into `LinkNumbers.nodes`, and not into `ends`."""
     sender: int
     receiver: int
     bytes: int
@@ -86,51 +57,18 @@ class SlowLink(ValueClass, kw_only=True):
     peers_high_bytes_per_s: int
 
 
-class SentBytes(ValueClass, kw_only=True):
-    """What a rank sends in all-to-all exchanges."""
-
-    rank: int | None
-    task: str
-    bytes: int
-
-
-class AllToAll(ValueClass, kw_only=True):
-    """All-to-all exchanges of one kind, and what each rank sends in them."""
-
-    function: str
-    """The MPI function, or "grouped sends" of NCCL: kernels that send to several ranks."""
-    count: int
-    """The number of calls or kernels."""
-    sent: list[SentBytes]
-
-    @property
-    def imbalance(self) -> float:
-        """The most that a rank sends, divided by the mean of all ranks."""
-        sizes = [rank.bytes for rank in self.sent]
-        return max(sizes) * len(sizes) / sum(sizes)
-
-
 class LinkNumbers(ValueClass, kw_only=True):
-    """Messages by pair and size, and the slow pairs among them."""
+    """Messages by size, and slow pairs."""
 
     ends: list[LinkEnd]
     nodes: list[str]
-    links: list[Link]
-    """By pair of GPUs or ranks, most bytes first."""
-    node_links: list[Link]
-    """Links by pair of nodes; messages within a node are from the node to itself."""
     sizes: list[MessageRate]
     """By size, most bytes first."""
-    rates: list[MessageRate]
-    """By pair and size, most bytes first."""
     messages: int
     """Messages with a known sender and receiver."""
     rated: int
     """Messages whose transfer time is known."""
     slow: list[SlowLink] = field(default_factory=list)
-    all_to_all: list[AllToAll] = field(default_factory=list)
-    omitted: int = 0
-    """Pairs, and sizes of pairs, that the lists leave out because there are too many."""
 
 
 class PipelineStage(ValueClass, kw_only=True):

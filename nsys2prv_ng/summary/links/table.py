@@ -1,96 +1,38 @@
-"""Tables of messages and stages of a pipeline, and sentences on slow links and on a bubble.
-
-Messages: their rates by size, the traffic and rate of each pair, and what ranks send in all-to-alls.
-"""
+"""Tables of messages and stages of a pipeline, and sentences on slow links and on a bubble."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.summary.links import numbers
 from nsys2prv_ng.summary.links.numbers import PipelineNumbers, PipelineStage
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent, format_ranks, format_time, join_first
 from nsys2prv_ng.text.grid import Bytes, Cell, Column, Count, Grid, Name, Ns, Rate, Share, make_columns, tabulate
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name
 
-NO_COLLECTIVES = "Collectives belong to no pair: reports do not record the path of their data"
-
-
-def list_link_tables(links: numbers.LinkNumbers) -> list[Grid]:
-    """Return all tables on messages."""
-    return [tabulate_message_rates(links), tabulate_node_links(links), tabulate_links(links), tabulate_exchanges(links)]
-
 
 def tabulate_message_rates(links: numbers.LinkNumbers) -> Grid:
     """Return the rates of messages by size, within and between nodes apart, most bytes first."""
-    by_pair = group_by_key((_get_key(rate), rate.algorithm_bytes_per_s) for rate in links.rates)
-    rows: list[list[Cell]] = []
-    for rate in links.sizes:
-        pairs = by_pair.get(_get_key(rate), [])
-        extremes = (Rate(min(pairs)), Rate(max(pairs))) if len(pairs) > 1 else ("", "")
-        together = "" if rate.together == 1 else Count(rate.together)
-        what: list[Cell] = [rate.library, name_class(rate), Bytes(rate.bytes), together]
-        counts = Count(rate.pairs), Count(rate.count)
-        rows.append([*what, *counts, Ns(rate.ns / rate.count), Rate(rate.algorithm_bytes_per_s), *extremes])
-    titles: list[str | Column] = ["messages", "", "size", Column("in a call", optional=True), "pairs", "count", "mean"]
-    titles += ["algbw", Column("slowest pair", optional=True, minor=True), Column("fastest", optional=True, minor=True)]
-    caption = f"Rates of {count_noun(links.rated, 'message')} of {links.messages:,}, from when both sides run"
-    return Grid(caption=caption, columns=make_columns(*titles), rows=rows, names=2, more="sizes")
-
-
-def _get_key(rate: numbers.MessageRate) -> tuple[object, ...]:
-    return rate.library, rate.between_nodes, rate.bytes, rate.together
-
-
-def tabulate_node_links(links: numbers.LinkNumbers) -> Grid:
-    """Return the traffic of each pair of nodes; no rows for a single node, whose pairs another table has."""
-    rows = links.node_links if any(link.between_nodes for link in links.node_links) else []
-    return _tabulate("Messages between nodes", [clean_name(node) for node in links.nodes], rows)
-
-
-def tabulate_links(links: numbers.LinkNumbers) -> Grid:
-    """Return the traffic of pairs of GPUs or ranks."""
-    kinds = {"GPUs" if end.gpu is not None else "ranks" for end in links.ends}
-    return _tabulate(f"Messages between {' and '.join(sorted(kinds))}", list(map(name_end, links.ends)), links.links)
-
-
-def _tabulate(caption: str, names: Sequence[str], links: Sequence[numbers.Link]) -> Grid:
     return tabulate(
-        links,
+        links.sizes,
         [
-            ("from", lambda link: Name(names[link.sender])),
-            ("to", lambda link: Name(names[link.receiver])),
-            (Column("", optional=True), lambda link: link.library),
-            ("count", lambda link: Count(link.count)),
-            ("bytes", lambda link: Bytes(link.bytes)),
-            ("rate", lambda link: Rate(link.bytes_per_s)),
+            ("messages", lambda rate: rate.library),
+            ("", name_class),
+            ("size", lambda rate: Bytes(rate.bytes)),
+            (Column("in a call", optional=True), lambda rate: "" if rate.together == 1 else Count(rate.together)),
+            ("pairs", lambda rate: Count(rate.pairs)),
+            ("count", lambda rate: Count(rate.count)),
+            ("mean", lambda rate: Ns(rate.ns / rate.count)),
+            ("algbw", lambda rate: Rate(rate.algorithm_bytes_per_s)),
         ],
-        caption=f"{caption}, and their rate while data moves",
-        names=3,
-        more="pairs",
-        below=[NO_COLLECTIVES],
+        caption=f"Rates of {count_noun(links.rated, 'message')} of {links.messages:,}, from when both sides run",
+        names=2,
+        more="sizes",
     )
-
-
-def tabulate_exchanges(links: numbers.LinkNumbers) -> Grid:
-    """Return how evenly ranks send in all-to-all exchanges."""
-    rows: list[list[Cell]] = []
-    for exchange in links.all_to_all:
-        most = max(exchange.sent, key=lambda rank: rank.bytes)
-        sizes = [rank.bytes for rank in exchange.sent]
-        sender = Name(name_task(most.rank, most.task)) if most.bytes > min(sizes) else "-"
-        sent = map(Bytes, (min(sizes), sum(sizes) / len(sizes), most.bytes))
-        rows.append([exchange.function, sender, Count(exchange.count), *sent, f"{exchange.imbalance:.2f}"])
-    titles = ("all-to-all", "sends most", "count", "least", "mean", "most", "most / mean")
-    caption = "Bytes that ranks send in all-to-all exchanges"
-    return Grid(caption=caption, columns=make_columns(*titles), rows=rows, names=2)
 
 
 # ---- in words --------------------------------------------------------------------------------------------------------
 
 
-def name_class(row: numbers.MessageRate | numbers.Link) -> str:
+def name_class(row: numbers.MessageRate) -> str:
     """Return whether messages stay within a node, in words."""
     return "between nodes" if row.between_nodes else "within nodes"
 

@@ -8,22 +8,27 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import closing
-from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
+import numpy as np
 import pytest
 
+from nsys2prv_ng.analysis.waits.clocks import place_parts
+from nsys2prv_ng.analysis.waits.waits import find_waits
 from nsys2prv_ng.comparison.tables import make_tables
+from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.html.blocks import Table
 from nsys2prv_ng.html.page import render_page
 from nsys2prv_ng.html.summary_sections.between_ranks import make_link_section
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.links.numbers import Link, LinkNumbers, SlowLink
-from nsys2prv_ng.summary.links.table import describe_slow_links, tabulate_exchanges
+from nsys2prv_ng.summary.links.messages import list_messages
+from nsys2prv_ng.summary.links.numbers import LinkNumbers, SlowLink
+from nsys2prv_ng.summary.links.table import describe_slow_links
 from nsys2prv_ng.summary.text import format_summary
-from nsys2prv_ng.text.layout import format_grid
+from tests.analysis.efficiency.efficiency_reports import ALL_TIME, opened
 from tests.conftest import Unpacked
 from tests.sources.nccl.nccl_reports import COMMUNICATOR, PEER, RANK, RANKS, SIZE, Call, Kernel, write_nccl_report
 from tests.summary.links.links_truth import Message, list_sent_bytes, read_blocking_mpi, read_nccl, read_ring
@@ -31,6 +36,15 @@ from tests.summary.made import IN_STEPS, summarize_reports
 from tests.tiers import cases
 
 PIPELINE = [f"exercises/ex3a-pp2.rank{rank}.sqlite" for rank in range(4)]
+
+
+class Measured(NamedTuple):
+    """A message: its bytes, transfer time (ns; 0 if it is not known), messages in its call, clock error (ns)."""
+
+    bytes: int
+    ns: int
+    together: int
+    error: float
 
 
 def locate(shared_reports: Path, unpacked: Unpacked, names: Sequence[str]) -> list[Path]:
@@ -77,8 +91,27 @@ def sum_truth(messages: Sequence[Message]) -> dict[tuple[int, int], tuple[int, i
     }
 
 
-def sum_links(links: LinkNumbers, rows: Sequence[Link]) -> dict[tuple[int | None, int | None], tuple[int, int, int]]:
-    return {ranks_of(links, row): (row.count, row.bytes, row.rated_ns) for row in rows}
+def measure_pairs(reports: Sequence[Path]) -> list[tuple[tuple[int | None, int | None], Measured]]:
+    """Return the ranks of each message of the package with its numbers."""
+    with opened(reports, selection=ALL_TIME) as job:
+        waits = find_waits(job)
+        found = list_messages(job, waits, place_parts(job, job.operations.part), np.arange(waits.row.size))
+        ranks = [
+            [job.tree.ranks[task] for task in side.tolist()] for side in (found.sending_task, found.receiving_task)
+        ]
+    columns = (found.bytes.tolist(), found.ns.tolist(), found.together.tolist(), found.error.tolist())
+    measured = [Measured(*row) for row in zip(*columns, strict=True)]
+    return list(zip(zip(*ranks, strict=True), measured, strict=True))
+
+
+def sum_pairs(
+    messages: Sequence[tuple[tuple[int | None, int | None], Measured]],
+) -> dict[tuple[int | None, int | None], tuple[int, int, int]]:
+    """Return number, bytes and transfer time of each pair of ranks."""
+    return {
+        pair: (len(own), sum(one.bytes for one in own), sum(one.ns for one in own))
+        for pair, own in sorted(group_by_key(messages).items())
+    }
 
 
 @pytest.mark.slow
@@ -89,76 +122,48 @@ def test_rates_between_nodes_within_the_error_of_their_clocks(shared_reports: Pa
     [size] = links.sizes
     ns = sum(message.ns for message in messages)
     assert (size.bytes, size.count, size.pairs, size.between_nodes) == (1 << 23, 128, 4, True)
-    assert size.ns == pytest.approx(ns, abs=len(messages) * size.clock_error_ns)
     assert size.algorithm_bytes_per_s / 1e9 == pytest.approx(4.04, abs=0.02)
     assert size.algorithm_bytes_per_s == pytest.approx(128 * (1 << 23) / ns * 1e9, rel=0.01)
-    found, truth = sum_links(links, links.links), sum_truth(messages)
+    measured = measure_pairs(reports)
+    error = max(one.error for _, one in measured)
+    assert size.ns == pytest.approx(ns, abs=len(messages) * error)
+    found, truth = sum_pairs(measured), sum_truth(messages)
     for pair, (count, total, moving) in truth.items():
         assert found[pair][:2] == (count, total)
-        assert found[pair][2] == pytest.approx(moving, abs=count * size.clock_error_ns)
-    assert [(links.nodes[row.sender], links.nodes[row.receiver], row.bytes) for row in links.node_links] == [
-        ("gpunode01", "gpunode02", 64 << 23),
-        ("gpunode02", "gpunode01", 64 << 23),
-    ]
-    assert links.slow == []
+        assert found[pair][2] == pytest.approx(moving, abs=count * error)
+    assert links.nodes == ["gpunode01", "gpunode02"] and links.slow == []
 
 
 @pytest.mark.slow
 def test_rates_on_one_clock_are_exact(shared_reports: Path, unpacked: Unpacked, tmp_path: Path) -> None:
     reports = copy_to_hosts(locate(shared_reports, unpacked, PIPELINE), tmp_path, ["one-node"] * 4)
-    messages = read_nccl(reports)
-    links = links_in(summarize_reports(reports))
-    assert sum_links(links, links.links) == sum_truth(messages)
-    [size] = links.sizes
-    times = sorted(message.ns for message in messages)
-    assert (size.ns, size.low_ns, size.median_ns, size.high_ns) == (sum(times), times[31], times[64], times[96])
-    assert not size.between_nodes and size.clock_error_ns == 0
-    assert {ranks_of(links, rate): rate.median_ns for rate in links.rates} == {
-        pair: sorted(one.ns for one in messages if (one.sender, one.receiver) == pair)[16]
-        for pair in sum_truth(messages)
-    }
-    [inside] = links.node_links
-    assert (inside.sender, inside.receiver, inside.count, inside.rated_ns) == (0, 0, 128, sum(times))
+    messages, measured = read_nccl(reports), measure_pairs(reports)
+    assert sum_pairs(measured) == sum_truth(messages) and not any(one.error for _, one in measured)
+    [size] = links_in(summarize_reports(reports)).sizes
+    assert size.ns == sum(message.ns for message in messages) and not size.between_nodes
 
 
 def test_rates_of_blocking_mpi(samples: Path) -> None:
     reports = [samples / f"mpi-4.rank{rank}.sqlite" for rank in range(4)]
-    links = links_in(summarize_reports(reports))
     truth = [message for message in read_blocking_mpi(reports) if message.send_end >= message.both]
-    rates = {
-        ranks_of(links, row): (row.count, row.bytes * row.count, row.ns) for row in links.rates if row.together == 1
-    }
-    assert len(truth) >= 14 and rates == sum_truth(truth)
-    sent = {(row[0], row[1]): row[2] for row in ((*ranks_of(links, link), link.bytes) for link in links.links)}
+    measured = measure_pairs(reports)
+    assert len(truth) >= 14
+    assert sum_pairs([each for each in measured if each[1].ns and each[1].together == 1]) == sum_truth(truth)
+    sent = {pair: size for pair, (_, size, _) in sum_pairs(measured).items()}
     assert sent == {(n, peer): size for n, path in enumerate(reports) for peer, size in list_sent_bytes(path).items()}
-    for exchange in links.all_to_all:
-        assert [rank.bytes for rank in exchange.sent] == [_sum_sent(path, exchange.function) for path in reports]
-    assert [exchange.function for exchange in links.all_to_all] == ["MPI_Alltoall"]
-    assert links.slow == []
-
-
-def _sum_sent(report: Path, function: str) -> int:
-    with closing(sqlite3.connect(report)) as database:
-        return database.execute(
-            """SELECT SUM(e.size) FROM MPI_COLLECTIVES_EVENTS e JOIN StringIds s ON s.id = e.textId
-            WHERE s.value = ?""",
-            (function,),
-        ).fetchone()[0]
+    assert links_in(summarize_reports(reports)).slow == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", cases(["m-big", "m-base"], push=1))
 def test_rates_of_a_ring_of_waits(shared_reports: Path, unpacked: Unpacked, name: str) -> None:
+    """Of m-base, reports do not show that sends of this size wait."""
     reports = locate(shared_reports, unpacked, [f"whatif/{name}.rank{rank}.sqlite" for rank in range(4)])
-    links = links_in(summarize_reports(reports))
     truth = [message for message in read_ring(reports) if message.ns]
+    rated = [each for each in measure_pairs(reports) if each[1].ns]
     assert (len(truth) >= 40) == (name == "m-big")
-    if name == "m-big":
-        rates = {ranks_of(links, row): (row.count, row.bytes * row.count, row.ns) for row in links.rates}
-        assert rates == sum_truth(truth)
-    else:  # reports do not show that sends of this size wait
-        assert links.rates == []
-    assert links.slow == []
+    assert sum_pairs(rated) == (sum_truth(truth) if name == "m-big" else {})
+    assert links_in(summarize_reports(reports)).slow == []
 
 
 # ---- slow pairs ------------------------------------------------------------------------------------------------------
@@ -229,7 +234,7 @@ def test_no_pair_of_a_healthy_run_is_named(shared_reports: Path, unpacked: Unpac
 # ---- kernels of several messages -------------------------------------------------------------------------------------
 
 
-def summarize_groups(folder: Path, sizes: Sequence[Sequence[int]], ends: Sequence[int]) -> LinkNumbers:
+def write_groups(folder: Path, sizes: Sequence[Sequence[int]], ends: Sequence[int]) -> list[Path]:
     """Let each rank r send sizes[r][s] bytes to each other rank s in one kernel, from 1000 (r + 1) ns to its end."""
     ranks = range(len(sizes))
     paths = []
@@ -244,43 +249,36 @@ def summarize_groups(folder: Path, sizes: Sequence[Sequence[int]], ends: Sequenc
         calls.append(Call(200, 220, "ncclGroupEnd"))
         kernel = Kernel(1000 * (rank + 1), ends[rank], "ncclDevKernel_SendRecv", 210, device=rank)
         paths.append(write_nccl_report(folder / f"{rank}.sqlite", calls, [kernel], environment=f"RANK={rank}"))
-    return links_in(summarize_reports(paths))
+    return paths
 
 
-def test_an_even_group_moves_data_once_all_ranks_run(tmp_path: Path) -> None:
-    links = summarize_groups(tmp_path, [[64] * 3] * 3, [5000, 6000, 8000])
-    assert sum_links(links, links.links) == {
-        (sender, receiver): (1, 64, [5000, 6000, 8000][receiver] - 3000)
-        for sender in range(3)
-        for receiver in range(3)
+@pytest.mark.parametrize("ranks", [3, 2])
+def test_an_even_group_moves_data_once_all_ranks_run(tmp_path: Path, ranks: int) -> None:
+    ends = [5000, 6000, 8000][:ranks]
+    reports = write_groups(tmp_path, [[64] * ranks] * ranks, ends)
+    measured = measure_pairs(reports)
+    assert sum_pairs(measured) == {
+        (sender, receiver): (1, 64, ends[receiver] - 1000 * ranks)
+        for sender in range(ranks)
+        for receiver in range(ranks)
         if sender != receiver
     }
-    assert {rate.together for rate in links.rates} == {4} and links.rated == links.messages == 6
-    [exchange] = links.all_to_all
-    assert (exchange.function, exchange.count, exchange.imbalance) == ("grouped sends", 3, 1.0)
+    assert {one.together for _, one in measured} == {2 * (ranks - 1)}
+    links = links_in(summarize_reports(reports))
+    assert links.rated == links.messages == ranks * (ranks - 1)
 
 
-def test_an_uneven_group_has_no_rates_but_an_imbalance(tmp_path: Path) -> None:
+def test_an_uneven_group_has_no_rates(tmp_path: Path) -> None:
     sizes = [[0, 100, 200], [300, 0, 100], [50, 50, 0]]
-    links = summarize_groups(tmp_path, sizes, [5000, 6000, 8000])
-    assert links.rates == [] and links.rated == 0
-    assert {ranks_of(links, link): link.bytes for link in links.links} == {
-        (sender, receiver): sizes[sender][receiver]
+    reports = write_groups(tmp_path, sizes, [5000, 6000, 8000])
+    links = links_in(summarize_reports(reports))
+    assert links.sizes == [] and (links.rated, links.messages) == (0, 6)
+    assert sum_pairs(measure_pairs(reports)) == {
+        (sender, receiver): (1, sizes[sender][receiver], 0)
         for sender in range(3)
         for receiver in range(3)
         if sender != receiver
     }
-    [exchange] = links.all_to_all
-    assert [(rank.rank, rank.bytes) for rank in exchange.sent] == [(0, 300), (1, 400), (2, 100)]
-    assert exchange.imbalance == 400 * 3 / 800
-    table = format_grid(tabulate_exchanges(links), 100)
-    assert table[-1].split() == ["grouped", "sends", "rank", "1", "3", "100", "B", "267", "B", "400", "B", "1.50"]
-
-
-def test_two_ranks_that_exchange_messages_are_no_all_to_all(tmp_path: Path) -> None:
-    links = summarize_groups(tmp_path, [[0, 64], [64, 0]], [5000, 6000])
-    assert sum_links(links, links.links) == {(0, 1): (1, 64, 4000), (1, 0): (1, 64, 3000)}
-    assert links.all_to_all == [] and {rate.together for rate in links.rates} == {2}
 
 
 # ---- what is shown ---------------------------------------------------------------------------------------------------
@@ -295,11 +293,8 @@ def test_what_is_shown(shared_reports: Path, unpacked: Unpacked) -> None:
     section = make_link_section(found)
     assert section is not None
     tables = {block.caption.partition(",")[0]: block for block in section.blocks if isinstance(block, Table)}
-    assert {"Messages between nodes", "Messages between GPUs"} < tables.keys()
-    assert [row[:2] for row in tables["Messages between nodes"].rows] == [
-        ["gpunode01", "gpunode02"],
-        ["gpunode02", "gpunode01"],
-    ]
+    [row] = tables["Rates of 128 messages of 128"].rows
+    assert row[:3] == ["NCCL", "between nodes", "8.39 MB"]
     hostile = "`</script><img src=x onerror=hack()>"
     ends = [replace(end, node=hostile, task=hostile, rank=None) for end in links_in(found).ends]
     slow = SlowLink(
@@ -318,13 +313,13 @@ def test_what_is_shown(shared_reports: Path, unpacked: Unpacked) -> None:
     links = replace(links_in(found), ends=ends, nodes=[hostile, hostile], slow=[slow])
     section = make_link_section(replace(found, waits=replace(found.waits, links=links)))
     page = render_page(title="", subtitle="", lines=[], warnings=[], sections=[section])
-    assert "<img src=x" not in page and page.count("&lt;img src=x") > 8
+    assert "<img src=x" not in page and page.count("&lt;img src=x") == 4
     saved = json.loads(json.dumps(found.to_dict()))
     assert JobSummary.from_dict(saved).waits == found.waits
-    for key, listed in (("links", "ends"), ("node_links", "nodes"), ("rates", "ends")):
-        wrong = deepcopy(saved)
-        wrong["waits"]["links"][key][0]["receiver"] = len(wrong["waits"]["links"][listed])
+    for are_nodes, listed in ((False, "ends"), (True, "nodes")):
+        wrong = {**vars(slow), "are_nodes": are_nodes, "receiver": len(saved["waits"]["links"][listed])}
+        saved["waits"]["links"]["slow"] = [wrong]
         with pytest.raises(ValueError, match="not listed"):
-            JobSummary.from_dict(wrong)
+            JobSummary.from_dict(saved)
     [row] = next(table for table in make_tables(found, found, totals=True) if table.key == "messages").rows
     assert row.name == "NCCL messages of 8.39 MB between nodes" and row.a == row.b == pytest.approx(2.08e6, rel=0.01)
