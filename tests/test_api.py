@@ -29,6 +29,7 @@ COMMAND_LINE_ONLY = {"compress", "quiet", "verbose"}
 
 TERMINAL_ONLY = COMMAND_LINE_ONLY | {
     "as_json",
+    "csv",
     "talp",
     "details",
     "shows_all",

@@ -39,6 +39,12 @@ def summary(
             help="Also write the efficiencies into this folder, as a file for TALP-Pages.",
         ),
     ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", parser=parse_folder, help="Also write the tables into this folder, as CSV files."
+        ),
+    ] = None,
     as_json: Json = False,
     details: Annotated[bool, typer.Option("--details", help="Also print all tables.")] = False,
     quiet: NoProgress = False,
@@ -47,10 +53,10 @@ def summary(
 
     Prints what limits the job, where, what a change would save, and what to try. Writes no trace.
     """
-    if talp is not None:
+    for folder in filter(None, (talp, csv)):
         from nsys2prv_ng.summary.efficiency.talp import check_folder
 
-        check_folder(talp)
+        check_folder(folder)
     progress = options.display
     numbers = api.summarize(reports, **vars(options))
     printed = [] if as_json or numbers.verdict is None else [line.text for line in numbers.verdict.statements]
@@ -66,6 +72,9 @@ def summary(
         print(format_summary(numbers, details=details, leads=LEADS, style=choose_style()))
     if talp is not None:
         progress.note(f"for TALP-Pages: {numbers.save_talp(talp)}")
+    if csv is not None:
+        numbers.save_csv(csv)
+        progress.note(f"tables: {csv}")
 
 
 @with_options(PredictionOptions)
@@ -89,7 +98,7 @@ def what_if(
     if as_json:
         print_json(numbers)
     else:
-        from nsys2prv_ng.summary.what_if import format_what_if
+        from nsys2prv_ng.replay.words import format_what_if
 
         print(format_what_if(numbers))
 

@@ -7,24 +7,26 @@ verdicts in a log.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from html import escape
 
 from nsys2prv_ng.comparison.content import CLASS, COUNT, ROOMY, SIZE, list_grids
-from nsys2prv_ng.comparison.model import ComparisonNumbers
+from nsys2prv_ng.comparison.model import ComparisonNumbers, Table
 from nsys2prv_ng.comparison.scaling import format_scaling, tabulate_scaling
 from nsys2prv_ng.comparison.sentences import LabelledLine, list_findings, list_lines, state_scaling
+from nsys2prv_ng.grouping import group_by_key
+from nsys2prv_ng.summary.difference.budget import BudgetRow
 from nsys2prv_ng.text.formatting import cut_names
-from nsys2prv_ng.text.grid import Grid
+from nsys2prv_ng.text.grid import Bytes, Cell, Column, Grid, Name, Ns, NsChange, Ordinal, Score, tabulate
 from nsys2prv_ng.text.layout import FILES, PLAIN, TABLES, WIDTH, Style, choose_width, format_grid, format_labelled
 from nsys2prv_ng.text.names import clean_name, quote_name
+from nsys2prv_ng.text.results import Tabular
 
 _LABEL = 40
 """Most characters of the name of a run."""
 
 
-class Comparison(ComparisonNumbers):
+class Comparison(ComparisonNumbers, Tabular):
     """A comparison of runs, as `compare` returns it: each later run with the first."""
 
     def __repr__(self) -> str:
@@ -38,9 +40,52 @@ class Comparison(ComparisonNumbers):
         """Return the text that `nsys2prv-ng compare` prints."""
         return format_comparison(self, WIDTH)
 
-    def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
-        return f"<pre>{escape(str(self))}</pre>"
+    def tabulate(self) -> dict[str, Grid]:
+        """Return the parts of the difference, and the other tables by key: a row for each run and quantity."""
+        parts = [(pair.b.label, row) for pair in self.pairs for row in pair.rows]
+        columns: list[tuple[str | Column, Callable[[tuple[str, BudgetRow]], Cell]]] = [
+            ("run", lambda part: Name(part[0])),
+            ("name", lambda part: Name(part[1].name)),
+            ("a", lambda part: Ns(part[1].a_ns)),
+            ("b", lambda part: Ns(part[1].b_ns)),
+            ("difference", lambda part: NsChange(part[1].difference_ns)),
+            ("p", lambda part: Score(part[1].p)),
+            ("differs", lambda part: Ordinal(int(part[1].differs))),
+        ]
+        found = group_by_key((table.key, (pair.b.label, table)) for pair in self.pairs for table in pair.tables)
+        return {"parts": tabulate(parts, columns)} | {key: _tabulate(tables) for key, tables in found.items()}
+
+    def _list_lines(self) -> list[LabelledLine]:
+        findings = list_findings(self.comparability, quote_name)  # on all sides
+        pairs = enumerate(self.pairs)
+        return [line for n, pair in pairs for line in list_lines(pair, quote_name, [] if n else findings)]
+
+    def _list_shown(self) -> list[Grid]:
+        grids = (list_grids(pair, quote_name, shows_details=False, shows_all=False) for pair in self.pairs)
+        return [grid for of_pair in grids for grid in of_pair]
+
+
+_CELLS: Mapping[str, Callable[[float | None], Cell]] = {"ns": Ns, "bytes": Bytes}
+"""The cell of a value, by the unit of its table; other values have no unit."""
+
+
+def _tabulate(tables: Sequence[tuple[str, Table]]) -> Grid:
+    """Return the rows of a table of several runs, each with the label of its run."""
+    return tabulate(
+        [(label, table.unit, row) for label, table in tables for row in table.rows],
+        [
+            ("run", lambda each: Name(each[0])),
+            ("name", lambda each: Name(each[2].name)),
+            ("class", lambda each: Name(each[2].detail)),
+            ("a", lambda each: _CELLS.get(each[1], Score)(each[2].a)),
+            ("b", lambda each: _CELLS.get(each[1], Score)(each[2].b)),
+            ("count a", lambda each: Score(each[2].count_a)),
+            ("count b", lambda each: Score(each[2].count_b)),
+            ("size a", lambda each: Bytes(each[2].bytes_a)),
+            ("size b", lambda each: Bytes(each[2].bytes_b)),
+            ("differs", lambda each: Ordinal(int(each[2].differs))),
+        ],
+    )
 
 
 _COLUMN = 14

@@ -6,7 +6,7 @@ or of its meaning needs a new INSPECTION_VERSION.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, field, replace
 
 from nsys2prv_ng import source_names
@@ -17,7 +17,9 @@ from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.report.diagnostics import Message
 from nsys2prv_ng.report.gpus import Gpu
 from nsys2prv_ng.sources.registry import GPU_OPERATIONS, SOURCES
-from nsys2prv_ng.text.formatting import format_utc
+from nsys2prv_ng.text.formatting import count_nouns, format_number_ranges, format_utc
+from nsys2prv_ng.text.grid import Bytes, Cell, Column, Count, Grid, Name, Ns, make_columns, tabulate
+from nsys2prv_ng.text.results import Tabular
 from nsys2prv_ng.value_class import ValueClass
 
 INSPECTION_VERSION = 1
@@ -118,7 +120,7 @@ class TraceEstimate(ValueClass):
     """Time that Paraver needs to load it; only its order of magnitude is right."""
 
 
-class Inspection(ValueClass):
+class Inspection(Tabular):
     """Readable reports in the order of nodes and ranks, unreadable reports, and warnings about all of them together."""
 
     reports: list[InspectedReport]
@@ -136,6 +138,30 @@ class Inspection(ValueClass):
     def rows_of_sources(self) -> dict[str, int]:
         """The rows of each source in all readable reports."""
         return {source.name: sum(report.sources[source.name] for report in self.reports) for source in COUNTED_SOURCES}
+
+    def tabulate(self) -> dict[str, Grid]:
+        """Return the reports, and the rows of sources."""
+        reports: list[tuple[str | Column, Callable[[InspectedReport], Cell]]] = [
+            ("report", lambda report: Name(report.file)),
+            ("node", lambda report: Name(report.node)),
+            ("ranks", lambda report: format_number_ranges(report.ranks)),
+            ("GPUs", lambda report: Count(len(report.gpus))),
+            ("file", lambda report: Bytes(report.bytes)),
+            ("time", lambda report: Ns(report.duration_ns)),
+            ("rows", lambda report: Count(report.rows)),
+        ]
+        rows: list[list[Cell]] = [[name, Count(count)] for name, count in self.rows_of_sources.items() if count]
+        return {
+            "reports": tabulate(self.reports, reports, names=3, more="reports"),
+            "sources": Grid(columns=make_columns("source", "rows"), rows=rows, more="sources"),
+        }
+
+    def _list_shown(self) -> list[Grid]:
+        return [*self.tabulate().values()]
+
+    def __repr__(self) -> str:
+        """Return one line: all contents are screens of text."""
+        return f"<{type(self).__name__} of {count_nouns({'report': len(self.reports), 'node': len(self.nodes)})}>"
 
     def list_selectable_sources(self) -> list[str]:
         """Return the names of the sources that have events in a full trace, for the option `sources`."""

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, field
 from typing import Any
 
 from nsys2prv_ng.replay.changes import Change, read_changes
+from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
+from nsys2prv_ng.text.grid import Bar, BarPart, Bound, Cell, Column, Grid, Name, Ns, Saving, Share, make_columns
+from nsys2prv_ng.text.names import name_task
+from nsys2prv_ng.text.results import Tabular
 from nsys2prv_ng.value_class import ValueClass
 
 WHAT_IF_VERSION = 1
@@ -97,7 +102,7 @@ class Repeated(ValueClass, kw_only=True):
     """The number of repetitions in a row."""
 
 
-class WhatIfNumbers(ValueClass, kw_only=True):
+class WhatIfNumbers(Tabular, kw_only=True):
     """What changes would save. Times are ns a step, on average over the steps that count."""
 
     steps: int
@@ -129,6 +134,21 @@ class WhatIfNumbers(ValueClass, kw_only=True):
         specific = [scenario for scenario in useful if not scenario.changes[0].is_bound]
         return max(specific or useful, key=lambda scenario: scenario.saving_ns, default=None)
 
+    def tabulate(self) -> dict[str, Grid]:
+        """Return the tables by name, also those without rows."""
+        return {"scenarios": tabulate_scenarios(self), "slack": tabulate_slack(self)}
+
+    def _list_shown(self) -> Sequence[Grid]:
+        return [*self.tabulate().values()]
+
+    def __repr__(self) -> str:
+        """Return one line: all numbers are screens of text."""
+        best = "" if self.best is None else f", {self.best.change} saves {format_time(self.best.saving_ns)}"
+        step = (
+            "the whole time" if not self.steps else f"{count_noun(self.steps, 'step')} of {format_time(self.step_ns)}"
+        )
+        return f"<{type(self).__name__} of {step}{best}>"
+
     def to_fields(self) -> dict[str, Any]:
         """Return the numbers as JSON has them within a summary."""
         return {**asdict(self), "scenarios": [scenario.to_dict() for scenario in self.scenarios]}
@@ -136,3 +156,47 @@ class WhatIfNumbers(ValueClass, kw_only=True):
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as JSON has them."""
         return {"version": WHAT_IF_VERSION, **self.to_fields()}
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def name_limit(limit: Limit | None) -> str:
+    """Return what sets the pace in words, and its share; "" if that is not known."""
+    return "" if limit is None else f"{name_pace(limit)} ({format_percent(limit.share, 1)})"
+
+
+def name_pace(limit: Limit) -> str:
+    """Return what sets the pace in words: host of rank 3."""
+    if limit.what == "network":
+        return "the network"
+    what = "launch latency" if limit.what == "launch" else limit.what
+    return f"the {what}" if limit.rank is None else f"{what} of {name_task(limit.rank, '')}"
+
+
+def tabulate_scenarios(numbers: WhatIfNumbers) -> Grid:
+    """Return what each change with a measurable saving saves a step, and what sets the pace then."""
+    rows: list[list[Cell]] = [
+        [
+            Name(scenario.change),
+            Saving(scenario.saving_ns),
+            Share(scenario.saving_ns, numbers.step_ns) if scenario.saving_ns >= 0 else "",
+            Bar([BarPart("saves", "host_ns", max(scenario.saving_ns, 0))], numbers.step_ns),
+            name_limit(scenario.limited_by),
+        ]
+        for scenario in numbers.scenarios
+        if scenario.measurable
+    ]
+    caption = "Predicted savings per step, and what limits the step then"
+    columns = make_columns("change", "saving", "share", Column("of the step", wide=True), "then limited by")
+    return Grid(caption=caption, columns=columns, rows=rows, names=1)
+
+
+def tabulate_slack(numbers: WhatIfNumbers) -> Grid:
+    """Return by how much ranges and classes of kernels may grow before the steps do, the least slack first."""
+    rows: list[list[Cell]] = [
+        [Name(slack.target), Ns(slack.own_ns), Bound(slack.slack_ns)]
+        for slack in sorted(numbers.slack, key=lambda own: (own.slack_ns is None, own.slack_ns or 0, -own.own_ns))
+    ]
+    caption = "Slack per step of a rank, before steps take longer"
+    return Grid(caption=caption, columns=make_columns("range or kernels", "time", "slack"), rows=rows, names=1)

@@ -7,20 +7,17 @@ its meaning, increase SUMMARY_VERSION.
 from __future__ import annotations
 
 import json
-import math
-import types
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, asdict, field, fields, is_dataclass
-from functools import lru_cache
-from html import escape
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Protocol
 
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.paraver.value_tables import BY_NCCL, COMMUNICATION_CLASSES, KERNEL_CLASSES, communicates
 from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
 from nsys2prv_ng.runtime.files import read_input, write_atomically
+from nsys2prv_ng.summary.build import build_dataclass
 from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, StepNumbers
 from nsys2prv_ng.summary.efficiency.talp import write_talp
 from nsys2prv_ng.summary.gpus.numbers import GpuNumbers
@@ -35,7 +32,9 @@ from nsys2prv_ng.summary.sums import sum_by_key
 from nsys2prv_ng.summary.verdict import Verdict
 from nsys2prv_ng.summary.waits.numbers import MpiNumbers, NcclNumbers, WaitNumbers
 from nsys2prv_ng.text.formatting import count_nouns, format_time, format_utc
+from nsys2prv_ng.text.grid import Grid
 from nsys2prv_ng.text.names import clean_name
+from nsys2prv_ng.text.results import Tabular, format_csv
 from nsys2prv_ng.value_class import ValueClass
 
 
@@ -99,7 +98,7 @@ PLURALS = {"rank": "ranks", "process": "processes"}
 """Plurals of what counts are per."""
 
 
-class JobSummary(ValueClass, kw_only=True):
+class JobSummary(Tabular, kw_only=True):
     """The summary of a job, as `summarize` returns it and `nsys2prv-ng summary` prints it."""
 
     reports: int
@@ -255,11 +254,74 @@ class JobSummary(ValueClass, kw_only=True):
         limit = f", {clean_name(bottleneck)}" if bottleneck else ""
         return f"<{type(self).__name__} of {count_nouns(sizes)}, {format_time(self.duration_ns)}{limit}>"
 
-    def _repr_html_(self) -> str:
-        """Return the lines of the verdict as a table, for notebooks."""
-        statements = [] if self.verdict is None else self.verdict.statements
-        rows = (f"<tr><th>{escape(line.label)}</th><td>{escape(line.text)}</td></tr>" for line in statements)
-        return f"<table><caption>{escape(repr(self))}</caption>{''.join(rows)}</table>"
+    def _list_lines(self) -> Sequence[tuple[str, str]]:
+        return [] if self.verdict is None else [(line.label, line.text) for line in self.verdict.statements]
+
+    def tabulate(self) -> dict[str, Grid]:
+        """Return the tables by name, also those without rows."""
+        # What reads a saved summary starts without what tables import.
+        from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency
+        from nsys2prv_ng.summary.gpus import table as of_gpus
+        from nsys2prv_ng.summary.kernels import table as of_kernels
+        from nsys2prv_ng.summary.links import table as of_links
+        from nsys2prv_ng.summary.memory import table as of_memory
+        from nsys2prv_ng.summary.path.table import tabulate_path
+        from nsys2prv_ng.summary.ranges import table as of_ranges
+        from nsys2prv_ng.summary.readbacks.table import tabulate_readbacks
+        from nsys2prv_ng.summary.steps import table as of_steps
+        from nsys2prv_ng.summary.waits import table as of_waits
+
+        waits, path, efficiency, memory = self.waits, self.critical_path, self.efficiency, self.memory
+        kinds, slow = of_steps.list_kind_tables(self.steps), self.slow_steps
+        changes = [] if slow is None else of_steps.list_slow_tables(slow)
+        grids = {
+            **(dict.fromkeys(("scenarios", "slack")) if self.what_if is None else self.what_if.tabulate()),
+            "gpus": of_gpus.tabulate_gpus(self.gpus),
+            "gaps": of_gpus.tabulate_gaps(self.gpus),
+            "idle_causes": of_gpus.tabulate_causes(self.gpus),
+            "samples": of_gpus.tabulate_samples(self.gpus),
+            "readbacks": tabulate_readbacks(self.readbacks, self.step_count),
+            "waits": waits and of_waits.tabulate_nccl_waits(waits, self.communication),
+            "mpi_waits": waits and of_waits.tabulate_mpi_waits(waits),
+            "late_reasons": waits and of_waits.tabulate_reasons(waits),
+            "excess": waits and of_waits.tabulate_excess(waits, self.measured_ns, self.step_count),
+            "communicators": waits and of_waits.tabulate_communicators(waits),
+            "bandwidth": waits and of_waits.tabulate_bandwidth(waits.bandwidth),
+            "pipeline": self.pipeline and of_links.tabulate_pipeline(self.pipeline),
+            "messages": self.links and of_links.tabulate_message_rates(self.links),
+            "critical_path": path and path.window_ns and tabulate_path(path, has_several=self.tasks > 1),
+            "efficiency": efficiency and efficiency.window_ns and tabulate_efficiency(efficiency, self.steps),
+            "steps": efficiency and of_steps.tabulate_steps(efficiency.steps),
+            "kinds": kinds and kinds[0],
+            "kind_parts": kinds and kinds[1],
+            "slow_step_parts": changes and changes[0],
+            "slow_step_changes": changes and changes[1],
+            "ranges": of_ranges.tabulate_ranges(self.ranges),
+            "range_tree": of_ranges.tabulate_range_tree(self.range_tree, 0.0),
+            "kernels": of_kernels.tabulate_kernels(self.kernels, self.gpus),
+            "flops": self.flops and of_kernels.tabulate_flops(self.flops, self.users[0]),
+            "slow_kernels": self.slow_modes and of_kernels.tabulate_slow_modes(self.slow_modes),
+            "memory": memory and of_memory.tabulate_memory(memory, ""),
+            "memory_kept": memory and of_memory.tabulate_kept(memory.gpus),
+            "copies": of_memory.tabulate_memory_operations(self.memory_operations),
+            "nccl": of_waits.tabulate_nccl(self.nccl),
+            "mpi": of_waits.tabulate_mpi(self.mpi),
+        }
+        return {name: grid or Grid(columns=[], rows=[]) for name, grid in grids.items()}
+
+    def save_csv(self, folder: str | Path) -> list[Path]:
+        """Write each table that has rows as NAME.csv into a folder, in UTF-8; return the files.
+
+        Each file appears whole or not at all. Raises TranslationError.
+        """
+        texts = {Path(folder) / f"{name}.csv": format_csv(grid) for name, grid in self.tabulate().items() if grid.rows}
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise TranslationError(f"{folder}: cannot be made: {error.strerror}") from None
+        for file, text in texts.items():
+            write_atomically(file, text)
+        return [*texts]
 
     def save(self, path: str | Path) -> None:
         """Write the summary as JSON. Raises TranslationError if the file cannot be written."""
@@ -284,96 +346,6 @@ class JobSummary(ValueClass, kw_only=True):
         except (ValueError, RecursionError) as error:
             what = str(error) if str(error).startswith("not a summary") else "not a summary"
             raise TranslationError(f"{path}: {what}; make it with nsys2prv-ng summary --json") from None
-
-
-T = TypeVar("T")
-
-
-def build_dataclass(cls: type[T], values: Mapping[str, Any]) -> T:
-    """Return an instance with these values; lists, tuples, dicts and dataclasses in it are built in the same way.
-
-    The metadata of a field may have another `key`, and a function that reads it from the text there (`read`). Keys that
-    are not fields of the class are ignored, so that later versions may add keys. Raises ValueError for a
-    value of a wrong type, an integer beyond 64 bits, a float that is not finite, and a field without a value.
-    """
-    arguments = {}
-    for name, key, build, is_needed in _describe_fields(cast(Any, cls)):
-        if key in values:
-            arguments[name] = build(values[key])
-        elif is_needed:
-            raise ValueError(f"{cls.__name__} has no {name}")
-    return cls(**arguments)
-
-
-_Build = Callable[[Any], Any]
-
-
-@lru_cache(None)
-def _describe_fields(cls: Any) -> list[tuple[str, str, _Build, bool]]:
-    """Return (name, key, function that builds its value, whether it has no default) of each field of a dataclass.
-
-    A saved summary of thousands of steps has some hundred thousand instances of a few classes.
-    """
-    hints, described = get_type_hints(cls), []
-    for one in fields(cls):
-        key, read = one.metadata.get("key", one.name), one.metadata.get("read")
-        build = _choose_build(hints[one.name] if read is None else str, f"{cls.__name__}.{key}")
-        is_needed = one.default is MISSING and one.default_factory is MISSING
-        described.append((one.name, key, build if read is None else _join(build, read), is_needed))
-    return described
-
-
-def _join(build: _Build, read: _Build) -> _Build:
-    return lambda value: read(build(value))
-
-
-def _choose_build(hint: Any, where: str) -> _Build:
-    """Return the function that builds a value of a type, or raises ValueError with `where` for another value."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        (hint,) = (argument for argument in arguments if argument is not type(None))
-        some, is_optional = _choose_build(hint, where), type(None) in arguments
-        return lambda value: None if value is None and is_optional else some(value)
-    parts = [_choose_build(part, where) for part in arguments if part is not Ellipsis]
-
-    def refuse(value: Any) -> ValueError:
-        return ValueError(f"{where} is {type(value).__name__}")
-
-    def build_list(value: Any) -> Any:
-        if isinstance(value, list | tuple):
-            return [parts[0](item) for item in value]
-        raise refuse(value)
-
-    def build_tuple(value: Any) -> Any:
-        if isinstance(value, list | tuple) and len(value) == len(parts):
-            return tuple(part(item) for part, item in zip(parts, value, strict=True))
-        raise refuse(value)
-
-    def build_dict(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {parts[0](key): parts[1](item) for key, item in value.items()}
-        raise refuse(value)
-
-    def build_instance(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return build_dataclass(hint, value)
-        if isinstance(value, hint):
-            return value
-        raise refuse(value)
-
-    def build_plain(value: Any) -> Any:
-        if hint is int and isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise ValueError(f"{where} is beyond 64 bits")
-        if hint is float and isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{where} is not finite")
-        if isinstance(hint, type) and isinstance(value, hint) and not (isinstance(value, bool) and hint is int):
-            return value
-        raise refuse(value)
-
-    if isinstance(hint, type) and is_dataclass(hint):
-        return build_instance
-    builds: dict[Any, _Build] = {list: build_list, tuple: build_tuple, dict: build_dict}
-    return builds.get(origin, build_plain)
 
 
 class _Counted(Protocol):

@@ -12,18 +12,12 @@ from nsys2prv_ng.summary.answer.trust import describe_limits
 from nsys2prv_ng.summary.efficiency import windows
 from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, Losses, StepNumbers
 from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency
-from nsys2prv_ng.summary.gpus.table import MOST_GPUS, tabulate_causes, tabulate_gaps, tabulate_gpus, tabulate_samples
+from nsys2prv_ng.summary.gpus.table import MOST_GPUS
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.kernels.table import tabulate_flops, tabulate_kernels, tabulate_slow_modes
-from nsys2prv_ng.summary.links.table import tabulate_message_rates, tabulate_pipeline
-from nsys2prv_ng.summary.memory.table import list_memory_tables, tabulate_memory_operations
+from nsys2prv_ng.summary.memory.table import list_memory_tables
 from nsys2prv_ng.summary.path.table import describe_path, describe_tasks, tabulate_path
-from nsys2prv_ng.summary.ranges import table as range_tables
-from nsys2prv_ng.summary.readbacks.table import tabulate_readbacks
-from nsys2prv_ng.summary.steps.table import list_kind_tables, list_slow_tables
+from nsys2prv_ng.summary.ranges.table import tabulate_range_tree
 from nsys2prv_ng.summary.sums import sum_by_key
-from nsys2prv_ng.summary.waits import table as wait_tables
-from nsys2prv_ng.summary.what_if import tabulate_scenarios
 from nsys2prv_ng.text import layout
 from nsys2prv_ng.text.formatting import format_percent
 from nsys2prv_ng.text.names import describe_place, quote_name
@@ -126,52 +120,30 @@ def _list_rows(summary: JobSummary, losses: Losses) -> list[tuple[str, int, str]
 
 def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
     """Return all tables that have rows, each as its lines."""
-    what_if, slow, memory = summary.what_if, summary.slow_steps, summary.memory
+    tables = summary.tabulate()
+
+    def show(*names: str, most: int | None = layout.MOST_ROWS) -> list[list[str]]:
+        return [layout.format_grid(tables[name], width, most) for name in names]
+
     absent = f"Not in {name_time(summary)}: {', '.join(summary.absent)}" if summary.absent else ""
-    on_memory = [] if memory is None else list_memory_tables(memory, name_time(summary))
+    on_memory = [] if summary.memory is None else list_memory_tables(summary.memory, name_time(summary))
     return [
-        [] if what_if is None else layout.format_grid(tabulate_scenarios(what_if), width),
-        layout.format_grid(tabulate_gpus(summary.gpus), width, MOST_GPUS),
-        layout.format_grid(tabulate_gaps(summary.gpus), width, MOST_GPUS),
-        layout.format_grid(tabulate_causes(summary.gpus), width),
-        layout.format_grid(tabulate_samples(summary.gpus), width),
-        layout.format_grid(tabulate_readbacks(summary.readbacks, summary.step_count), width),
-        *_format_waits(summary, width),
+        *show("scenarios"),
+        *show("gpus", "gaps", most=MOST_GPUS),
+        *show("idle_causes", "samples", "readbacks"),
+        *show("waits", "mpi_waits", "late_reasons", "excess", "communicators", "bandwidth", "pipeline", "messages"),
+        *(layout.wrap(text, width) for text in ([] if summary.waits is None else describe_limits(summary.waits))),
         *format_path(summary, width),
         *format_efficiency(summary.efficiency, summary.steps, width),
-        *(layout.format_grid(grid, width) for grid in list_kind_tables(summary.steps)),
-        *(layout.format_grid(grid, width) for grid in ([] if slow is None else list_slow_tables(slow))),
-        layout.format_grid(range_tables.tabulate_ranges(summary.ranges), width),
-        layout.format_grid(range_tables.tabulate_range_tree(summary.range_tree), width, None),
-        layout.format_grid(tabulate_kernels(summary.kernels, summary.gpus), width),
-        [] if summary.flops is None else layout.format_grid(tabulate_flops(summary.flops, summary.users[0]), width),
-        [] if summary.slow_modes is None else layout.format_grid(tabulate_slow_modes(summary.slow_modes), width),
+        *show("kinds", "kind_parts", "slow_step_parts", "slow_step_changes", "ranges"),
+        layout.format_grid(tabulate_range_tree(summary.range_tree), width, None),
+        *show("kernels", "flops", "slow_kernels"),
         *(layout.format_grid(grid, width, MOST_GPUS) for grid in on_memory),
-        layout.format_grid(tabulate_memory_operations(summary.memory_operations), width, None),
-        layout.format_grid(wait_tables.tabulate_nccl(summary.nccl), width, None),
-        layout.format_grid(wait_tables.tabulate_mpi(summary.mpi), width),
+        *show("copies", "nccl", most=None),
+        *show("mpi"),
         layout.wrap(absent, width) if absent else [],
         [f"skipped: {report.file}: {report.why}" for report in summary.skipped],
     ]
-
-
-def _format_waits(summary: JobSummary, width: int) -> list[list[str]]:
-    """Return the sections on waits, each as its lines."""
-    waits = summary.waits
-    if waits is None:
-        return []
-    grids = [
-        wait_tables.tabulate_nccl_waits(waits, summary.communication),
-        wait_tables.tabulate_mpi_waits(waits),
-        wait_tables.tabulate_reasons(waits),
-        wait_tables.tabulate_excess(waits, summary.measured_ns, summary.step_count),
-        wait_tables.tabulate_communicators(waits),
-        wait_tables.tabulate_bandwidth(waits.bandwidth),
-        *([] if waits.pipeline is None else [tabulate_pipeline(waits.pipeline)]),
-        *([] if waits.links is None else [tabulate_message_rates(waits.links)]),
-    ]
-    sections = [layout.format_grid(grid, width) for grid in grids]
-    return sections + [layout.wrap(text, width) for text in describe_limits(waits)]
 
 
 def format_path(summary: JobSummary, width: int) -> list[list[str]]:

@@ -25,10 +25,11 @@ class Name(ValueClass):
 
 
 class Number(ValueClass):
-    """A number, which `write` of a class turns into a text; None if it is not known."""
+    """A number, which `write` of a class turns into a text; None if it is not known. `unit`: ends names of columns."""
 
     number: float | None
     write: ClassVar[staticmethod[[float], str]]
+    unit: ClassVar[str] = ""
 
     def __str__(self) -> str:
         return "-" if self.number is None else self.write(self.number)
@@ -37,30 +38,52 @@ class Number(ValueClass):
 class Ns(Number):
     """A time (ns)."""
 
+    unit = "ns"
     write = staticmethod(format_time)
+
+
+class Saving(Number):
+    """What a change saves (ns): below 0, what takes longer."""
+
+    unit = "ns"
+    write = staticmethod(lambda number: f"{format_time(-number)} longer" if number < 0 else format_time(number))
+
+
+class Bound(Number):
+    """A time (ns) that nothing limits if it is None."""
+
+    unit = "ns"
+    write = staticmethod(format_time)
+
+    def __str__(self) -> str:
+        return "unlimited" if self.number is None else super().__str__()
 
 
 class NsChange(Number):
     """A difference of times (ns)."""
 
+    unit = "ns"
     write = staticmethod(format_difference)
 
 
 class Moment(Number):
     """A point in time (ns from the start of the trace)."""
 
+    unit = "ns"
     write = staticmethod(lambda number: f"{number / 1e9:.3f} s")
 
 
 class Bytes(Number):
     """A size (bytes)."""
 
+    unit = "bytes"
     write = staticmethod(format_bytes)
 
 
 class Growth(Number):
     """A change of a size (bytes), with its sign."""
 
+    unit = "bytes"
     write = staticmethod(lambda number: f"{'+' * (number > 0)}{format_bytes(number)}")
 
 
@@ -73,6 +96,7 @@ class Flops(Number):
 class FlopRate(Number):
     """Floating-point operations per second; None if no time passed."""
 
+    unit = "flops_per_s"
     write = staticmethod(lambda number: f"{format_flops(number)}/s")
 
 
@@ -82,11 +106,18 @@ class Count(Number):
     write = staticmethod("{:,}".format)
 
 
+class Ordinal(Number):
+    """The number of one of several things, such as a step."""
+
+    write = staticmethod(str)
+
+
 class Share(ValueClass):
     """A part of a whole."""
 
     part: float
     whole: float
+    unit: ClassVar[str] = "share"
 
     def __str__(self) -> str:
         return format_percent(self.part, self.whole)
@@ -95,9 +126,13 @@ class Share(ValueClass):
 class Portion(Share):
     """A part of a time (ns): the terminal prints the part, and its share on the line below."""
 
+    unit = "ns"
+
 
 class Rate(Number):
     """A rate (bytes/s); None if nothing moved."""
+
+    unit = "bytes_per_s"
 
     @classmethod
     def measure(cls, size: int, ns: int) -> Rate:
@@ -111,6 +146,7 @@ class Score(ValueClass):
     """An efficiency: 1 is ideal, None does not apply. The page shades it."""
 
     value: float | None
+    unit: ClassVar[str] = ""
 
     def __str__(self) -> str:
         return "" if self.value is None else format_percent(self.value, 1)

@@ -125,7 +125,7 @@ def test_an_empty_path_is_an_error(command: str) -> None:
     ("command", "flags"),
     {
         "translate": {"--tmp", "--align-report", "--labels-from", "--stats"},
-        "summary": {"--tmp", "--html", "--save", "--talp"},
+        "summary": {"--tmp", "--html", "--save", "--talp", "--csv"},
         "compare": {"--tmp", "--html"},
         "check": {"--cfg"},
         "cfgs": {"--install"},

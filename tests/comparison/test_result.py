@@ -141,7 +141,7 @@ def test_how_a_comparison_shows_itself() -> None:
     assert repr(comparison) == "<Comparison with be<b>fore: after slower>" and pair.verdict.kind == "slower"
     assert str(comparison) == format_comparison(comparison, 100)
     page = comparison._repr_html_()
-    assert page.startswith("<pre>SLOWER ") and page.endswith("</pre>")
+    assert page.startswith("<table>") and page.count("<table>") == 2 and ">SLOWER</th>" in page
     assert "be&lt;b&gt;fore" in page and "<b>" not in page
 
 

@@ -7,8 +7,8 @@ from dataclasses import field
 
 import pytest
 
-from nsys2prv_ng.summary import job
-from nsys2prv_ng.summary.job import build_dataclass
+from nsys2prv_ng.summary import build
+from nsys2prv_ng.summary.build import build_dataclass
 from nsys2prv_ng.value_class import ValueClass
 
 
@@ -25,7 +25,7 @@ class Run(ValueClass):
 def test_the_types_of_a_class_are_read_once(monkeypatch):
     """To read them took ten times as long as all else."""
     asked = []
-    monkeypatch.setattr(job, "get_type_hints", lambda cls: asked.append(cls) or typing.get_type_hints(cls))
+    monkeypatch.setattr(build, "get_type_hints", lambda cls: asked.append(cls) or typing.get_type_hints(cls))
     steps = [{"ns": n, "parts": {"a": n}, "later": 1} for n in range(1000)]
     run = build_dataclass(Run, {"steps": steps, "pair": [1, 0.5]})
     assert run == Run([Step(n, {"a": n}) for n in range(1000)], (1, 0.5))

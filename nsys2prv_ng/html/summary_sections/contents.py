@@ -7,10 +7,10 @@ from collections import Counter
 
 from nsys2prv_ng.html.blocks import MOST_RANKS, MOST_ROWS, Block, Code, Paragraph, Section, Table, show_grid, show_tree
 from nsys2prv_ng.html.page import drop_quotes
+from nsys2prv_ng.replay import words as what_if
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
 from nsys2prv_ng.runtime.files import locate_bundled
 from nsys2prv_ng.steps.numbered_names import number_step
-from nsys2prv_ng.summary import what_if
 from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency, tabulate_parts
 from nsys2prv_ng.summary.efficiency.windows import choose_window, list_windows
 from nsys2prv_ng.summary.job import JobSummary
@@ -194,7 +194,7 @@ def make_what_if_section(numbers: WhatIfNumbers | None) -> Section | None:
     """Return the section on predicted savings, the largest first; None without predictions."""
     if numbers is None or not numbers.scenarios:
         return None
-    grid = what_if.tabulate_scenarios(numbers)
+    grid = numbers.tabulate()["scenarios"]
     blocks: list[Block] = [show_grid(grid)] if grid.rows else []
     sentences = (what_if.describe_best(numbers), what_if.describe_others(numbers), what_if.describe_unsplit(numbers))
     blocks += [Paragraph(text) for text in sentences if text]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nsys2prv_ng.paraver.event_types import PATH_KINDS
 from nsys2prv_ng.replay import changes as what
-from nsys2prv_ng.replay.numbers import Scenario
+from nsys2prv_ng.replay.numbers import Scenario, name_pace
 from nsys2prv_ng.summary.answer.bottleneck import Bottleneck
 from nsys2prv_ng.summary.answer.case import (
     HALF,
@@ -21,7 +21,6 @@ from nsys2prv_ng.summary.answer.case import (
 )
 from nsys2prv_ng.summary.answer.remedies import Tried, list_own
 from nsys2prv_ng.summary.answer.slow_steps import name_step
-from nsys2prv_ng.summary.what_if import name_pace
 from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.names import clean_name, quote_name
 

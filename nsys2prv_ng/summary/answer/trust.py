@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nsys2prv_ng.replay.words import describe_replayed
 from nsys2prv_ng.report.diagnostics import REMEDY
 from nsys2prv_ng.summary.answer.case import LEAST, Case, count_operator_ranges
 from nsys2prv_ng.summary.answer.slow_steps import SlowSteps
@@ -10,7 +11,6 @@ from nsys2prv_ng.summary.job import PLURALS, JobSummary
 from nsys2prv_ng.summary.verdict import Statement
 from nsys2prv_ng.summary.waits.numbers import WaitNumbers
 from nsys2prv_ng.summary.waits.words import describe_missing_payload
-from nsys2prv_ng.summary.what_if import describe_replayed
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
 from nsys2prv_ng.text.names import clean_name, quote_name
 

@@ -5,7 +5,20 @@ from __future__ import annotations
 from nsys2prv_ng.summary.links import numbers
 from nsys2prv_ng.summary.links.numbers import PipelineNumbers, PipelineStage
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent, format_ranks, format_time, join_first
-from nsys2prv_ng.text.grid import Bytes, Cell, Column, Count, Grid, Name, Ns, Rate, Share, make_columns, tabulate
+from nsys2prv_ng.text.grid import (
+    Bytes,
+    Cell,
+    Column,
+    Count,
+    Grid,
+    Name,
+    Ns,
+    Ordinal,
+    Rate,
+    Share,
+    make_columns,
+    tabulate,
+)
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name
 
 
@@ -80,7 +93,7 @@ def tabulate_pipeline(pipeline: PipelineNumbers) -> Grid:
         rest = Ns(stage.transfer_ns / turns), Ns(stage.other_ns / turns)
         share = Share(stage.bubble_ns, pipeline.measure_whole(stage))
         unclaimed = Count(stage.unclaimed) if stage.unclaimed else ""
-        rows.append([f"{number}", Name(name_ranks(stage)), compute, bubble, share, *waits, *rest, unclaimed])
+        rows.append([Ordinal(number), Name(name_ranks(stage)), compute, bubble, share, *waits, *rest, unclaimed])
     titles: list[str | Column] = ["stage", "", "compute", "bubble", "of step", "send wait"]
     titles += [Column("collective wait", optional=True, minor=True), Column("transfer", minor=True)]
     titles += [Column("other", minor=True), Column("not claimed", optional=True, minor=True)]
@@ -115,7 +128,7 @@ def tabulate_bubbles(pipeline: PipelineNumbers) -> Grid:
     rows: list[list[Cell]] = []
     for n, (step, length) in enumerate(zip(pipeline.steps, pipeline.step_ns, strict=True)):
         shares = [Share(stage.bubble_by_step[n], len(stage.ends) * length) for stage in pipeline.stages]
-        rows.append([f"{step}", Ns(length), *shares])
+        rows.append([Ordinal(step), Ns(length), *shares])
     titles = [f"stage {number}" for number in range(len(pipeline.stages))]
     columns = make_columns("step", "length", *titles)
     return Grid(caption="Bubble by step, as a share of it", columns=columns, rows=rows, more="steps")

@@ -36,7 +36,10 @@ def tabulate_memory(memory: MemoryNumbers, time: str, shift_ns: int = 0) -> Grid
             ("GPU", _show_gpu),
             ("", lambda gpu: Name(name_users(gpu))),
             ("peak", lambda gpu: Bytes(gpu.peak_bytes)),
-            (Column("in step", optional=True), lambda gpu: "" if gpu.peak_step is None else f"{gpu.peak_step}"),
+            (
+                Column("in step", optional=True),
+                lambda gpu: "" if gpu.peak_step is None else grid.Ordinal(gpu.peak_step),
+            ),
             (Column("at", minor=True), lambda gpu: Moment(gpu.peak_at_ns + shift_ns)),
             (Column("allocated in", wide=True, optional=True), show_place),
             ("at start", lambda gpu: Bytes(gpu.begin_bytes)),

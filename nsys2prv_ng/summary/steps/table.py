@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nsys2prv_ng.steps.numbered_names import OTHER_WORK
-from nsys2prv_ng.summary.efficiency.numbers import StepKind, StepNumbers
+from nsys2prv_ng.summary.efficiency.numbers import StepEfficiency, StepKind, StepNumbers
 from nsys2prv_ng.summary.efficiency.windows import PARTS, list_parts
 from nsys2prv_ng.summary.steps.numbers import IdlePart, SlowStepNumbers, StepChange, StepPart
 from nsys2prv_ng.text.formatting import count_noun, format_number_ranges, format_percent, format_time, join_first
-from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, NsChange, Share, make_columns
+from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, NsChange, Ordinal, Share, make_columns
 from nsys2prv_ng.text.names import NO_RANGE, OUTSIDE_CALLS, clean_name
 
 _LEAST = 0.01
@@ -127,6 +127,23 @@ def _tabulate_kind_parts(kinds: Sequence[StepKind]) -> Grid:
         rows=rows,
         footer=[["step", *(Ns(round(ns)) for ns in wholes)]] if rows else [],
     )
+
+
+def tabulate_steps(steps: Sequence[StepEfficiency]) -> Grid:
+    """Return the length of each step, and the parts of the time of all GPUs in it."""
+    parts = [{part.label: part.ns for part in list_parts(step.losses)} if step.losses else {} for step in steps]
+    labels = list(dict.fromkeys(label for own in parts for label in own))
+    rows: list[list[Cell]] = [
+        [
+            Ordinal(step.number),
+            Name(step.kind),
+            Ns(step.window_ns),
+            Ns(step.host_ns),
+            *(Ns(own.get(label)) for label in labels),
+        ]
+        for step, own in zip(steps, parts, strict=True)
+    ]
+    return Grid(columns=make_columns("step", "kind", "time", "host time", *labels), rows=rows)
 
 
 # ---- parts -----------------------------------------------------------------------------------------------------------

@@ -21,10 +21,10 @@ from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.verdict import Verdict
 from nsys2prv_ng.text.layout import Style
 from tests.conftest import DATA, Unpacked
+from tests.replay.test_words import try_change
 from tests.report_sets import find_set, sets
 from tests.summary.made import IN_STEPS, summarize_reports
 from tests.summary.made_summary import make_losses, make_rank, make_summary, make_waits
-from tests.summary.test_what_if import try_change
 
 MS = 10**6
 

@@ -25,10 +25,10 @@ from nsys2prv_ng.summary.ranges.numbers import RangeNode
 from nsys2prv_ng.summary.text import format_summary
 from nsys2prv_ng.summary.waits.numbers import Bandwidth, MpiNumbers, MpiWaits, NcclNumbers
 from nsys2prv_ng.summary.waits.words import DEVICE, LAUNCH
+from tests.replay.test_words import find, try_change
 from tests.summary import made_summary
 from tests.summary.made_summary import STEPS_NS, make_losses, make_rank, make_waits, set_steps
 from tests.summary.made_waits import cost_of
-from tests.summary.test_what_if import find, try_change
 
 
 def make_summary(*arguments: Any, **options: Any) -> JobSummary:

@@ -20,6 +20,7 @@ import nsys2prv_ng
 from nsys2prv_ng.analysis.efficiency.efficiency import Efficiency, RangeTimes
 from nsys2prv_ng.analysis.efficiency.times import CLASSES, DeviceTimes, HostTimes, WindowTimes
 from nsys2prv_ng.reading.open_reports import Selection
+from nsys2prv_ng.summary.build import build_dataclass
 from nsys2prv_ng.summary.efficiency.measure import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.efficiency.numbers import (
     DeviceEfficiency,
@@ -30,7 +31,6 @@ from nsys2prv_ng.summary.efficiency.numbers import (
     StepOfRank,
 )
 from nsys2prv_ng.summary.efficiency.windows import describe_parts, describe_steps, list_windows
-from nsys2prv_ng.summary.job import build_dataclass
 from nsys2prv_ng.summary.text import format_efficiency, format_summary
 from tests.spans import sum_lengths, unite
 from tests.steps.made_steps import make_steps

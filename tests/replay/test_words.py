@@ -9,7 +9,7 @@ import pytest
 from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.replay.changes import read_changes
 from nsys2prv_ng.replay.numbers import Limit, Replayed, Scenario, WhatIfNumbers
-from nsys2prv_ng.summary.what_if import describe_best, describe_others, describe_steps, describe_unsplit, format_what_if
+from nsys2prv_ng.replay.words import describe_best, describe_others, describe_steps, describe_unsplit, format_what_if
 
 NAME = "range 'a\x1b[31m\tb\x00\u2028' = 0"
 SAVES = Scenario(

@@ -1,60 +1,11 @@
-"""Tables and sentences of a what-if analysis: what each change saves, and by how much ranges and kernels may grow."""
+"""Sentences of a what-if analysis: what each change saves, and what sets the pace."""
 
 from __future__ import annotations
 
-from nsys2prv_ng.replay.numbers import Limit, WhatIfNumbers
+from nsys2prv_ng.replay.numbers import WhatIfNumbers, name_limit, tabulate_scenarios, tabulate_slack
 from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
-from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Grid, Name, Ns, Share, make_columns
 from nsys2prv_ng.text.layout import choose_width, format_grid, wrap
-from nsys2prv_ng.text.names import name_task, quote_name
-
-
-def name_limit(limit: Limit | None) -> str:
-    """Return what sets the pace in words, and its share; "" if that is not known."""
-    return "" if limit is None else f"{name_pace(limit)} ({format_percent(limit.share, 1)})"
-
-
-def name_pace(limit: Limit) -> str:
-    """Return what sets the pace in words: host of rank 3."""
-    if limit.what == "network":
-        return "the network"
-    what = "launch latency" if limit.what == "launch" else limit.what
-    return f"the {what}" if limit.rank is None else f"{what} of {name_task(limit.rank, '')}"
-
-
-def tabulate_scenarios(numbers: WhatIfNumbers) -> Grid:
-    """Return what each change with a measurable saving saves a step, and what sets the pace then."""
-    rows: list[list[Cell]] = [
-        [
-            Name(scenario.change),
-            *_tabulate_saving(scenario.saving_ns, numbers.step_ns),
-            Bar([BarPart("saves", "host_ns", max(scenario.saving_ns, 0))], numbers.step_ns),
-            name_limit(scenario.limited_by),
-        ]
-        for scenario in numbers.scenarios
-        if scenario.measurable
-    ]
-    caption = "Predicted savings per step, and what limits the step then"
-    columns = make_columns("change", "saving", "share", Column("of the step", wide=True), "then limited by")
-    return Grid(caption=caption, columns=columns, rows=rows, names=1)
-
-
-def _tabulate_saving(saving_ns: int, step_ns: int) -> tuple[Cell, Cell]:
-    """Return a saving and its share of a step. Steps may get longer by far more than they take: that is only a time."""
-    if saving_ns < 0:
-        return f"{format_time(-saving_ns)} longer", ""
-    return Ns(saving_ns), Share(saving_ns, step_ns)
-
-
-def tabulate_slack(numbers: WhatIfNumbers) -> Grid:
-    """Return by how much ranges and classes of kernels may grow before the steps do, the least slack first."""
-    rows: list[list[Cell]] = [
-        [Name(slack.target), Ns(slack.own_ns), "unlimited" if slack.slack_ns is None else Ns(slack.slack_ns)]
-        for slack in sorted(numbers.slack, key=lambda own: (own.slack_ns is None, own.slack_ns or 0, -own.own_ns))
-    ]
-    caption = "Slack per step of a rank, before steps take longer"
-    return Grid(caption=caption, columns=make_columns("range or kernels", "time", "slack"), rows=rows, names=1)
-
+from nsys2prv_ng.text.names import quote_name
 
 _MOST_SCENARIOS = 12
 
