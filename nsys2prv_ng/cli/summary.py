@@ -59,7 +59,7 @@ def summary(
         check_folder(folder)
     progress = options.display
     numbers = api.summarize(reports, **vars(options))
-    printed = [] if as_json or numbers.verdict is None else [line.text for line in numbers.verdict.statements]
+    printed = [] if as_json else [line.text for line in numbers.verdict.statements]
     for warning in numbers.warnings:
         if warning not in printed:
             progress.warn(warning)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nsys2prv_ng.html.blocks import Line, Section
 from nsys2prv_ng.html.page import render_page
 from nsys2prv_ng.html.summary_sections import between_ranks, contents, over_time
-from nsys2prv_ng.summary.answer.answer import answer
+from nsys2prv_ng.summary.answer.answer import find_verdict
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_time, join_first
@@ -40,7 +40,7 @@ def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
         over_time.make_heat_map_section(pictures),
         over_time.make_step_section(summary, pictures),
         contents.make_path_section(summary, pictures),
-        contents.make_remedy_section(summary.verdict or answer(summary)),
+        contents.make_remedy_section(find_verdict(summary)),
         contents.make_what_if_section(summary.what_if),
         contents.make_efficiency_section(summary, pictures),
         between_ranks.make_wait_section(summary),
@@ -60,7 +60,7 @@ def list_sections(summary: JobSummary, pictures: Pictures) -> list[Section]:
 def list_lines(summary: JobSummary, sections: list[Section]) -> list[Line]:
     """Return the lines of the verdict, each with the first section with its numbers that the page contains."""
     known = {section.key for section in sections}
-    verdict = summary.verdict or answer(summary)
+    verdict = find_verdict(summary)
     lines = []
     for statement in verdict.statements:
         named = [_SECTIONS[key] for key in statement.evidence if _SECTIONS.get(key) in known]

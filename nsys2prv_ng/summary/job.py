@@ -147,8 +147,8 @@ class JobSummary(Tabular, kw_only=True):
     """What likely changes would save; None if that cannot be predicted, and in summaries of older versions."""
     launched: list[LaunchedInRange] = field(default_factory=list)
     """Kernels by the range that launched them, the longest time first; empty in summaries of older versions."""
-    verdict: Verdict | None = None
-    """None in summaries of older versions."""
+    verdict: Verdict = field(default_factory=Verdict.make_unjudged)
+    """Its `is_judged` is false if there was nothing to judge, and in summaries of older versions."""
     flops: FlopNumbers | None = None
     """None without NVTX ranges of operators with shapes, and in summaries of older versions."""
     mfu: MfuNumbers | None = None
@@ -191,7 +191,7 @@ class JobSummary(Tabular, kw_only=True):
         """Return the numbers as `json.dumps` takes them."""
         made = {
             "what_if": None if self.what_if is None else self.what_if.to_fields(),
-            "verdict": None if self.verdict is None else self.verdict.to_dict(),
+            "verdict": self.verdict.to_dict(),
         }
         return {"version": SUMMARY_VERSION, "start_utc": self.start_utc, **asdict(self), **made}
 
@@ -204,7 +204,8 @@ class JobSummary(Tabular, kw_only=True):
         verdict = fields.get("verdict")
         if verdict is not None and not isinstance(verdict, Mapping):
             raise ValueError("not a summary: its verdict is not an object")
-        summary = build_dataclass(cls, fields)
+        known = {key: value for key, value in fields.items() if key != "verdict" or value is not None}
+        summary = build_dataclass(cls, known)
         if any(row.count < 1 for row in summary._list_counted()):  # it has no mean
             raise ValueError("a row counts nothing")
         if summary.links is not None:
@@ -250,12 +251,11 @@ class JobSummary(Tabular, kw_only=True):
     def __repr__(self) -> str:
         """Return one line: all numbers are a hundred thousand characters."""
         sizes = {"report": self.reports, "rank": self.ranks, "GPU": len(self.gpus)}
-        bottleneck = "" if self.verdict is None else self.verdict.bottleneck
-        limit = f", {clean_name(bottleneck)}" if bottleneck else ""
+        limit = f", {clean_name(self.verdict.bottleneck)}" if self.verdict.is_judged else ""
         return f"<{type(self).__name__} of {count_nouns(sizes)}, {format_time(self.duration_ns)}{limit}>"
 
     def _list_lines(self) -> Sequence[tuple[str, str]]:
-        return [] if self.verdict is None else [(line.label, line.text) for line in self.verdict.statements]
+        return [(line.label, line.text) for line in self.verdict.statements]
 
     def tabulate(self) -> dict[str, Grid]:
         """Return the tables by name, also those without rows."""

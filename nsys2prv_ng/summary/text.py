@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from nsys2prv_ng.steps.numbered_names import is_step
-from nsys2prv_ng.summary.answer.answer import answer, describe_job
+from nsys2prv_ng.summary.answer.answer import describe_job, find_verdict
 from nsys2prv_ng.summary.answer.case import Case
 from nsys2prv_ng.summary.answer.slow_steps import name_step_range
 from nsys2prv_ng.summary.answer.trust import describe_limits
@@ -45,7 +45,7 @@ def format_summary(
     `width`: most columns (NARROWEST or more); None: as wide as the terminal. `leads`: the last line without tables.
     """
     width = layout.choose_width() if width is None else width
-    verdict = summary.verdict or answer(summary)
+    verdict = find_verdict(summary)
     above, below = (
         [(line.label, line.text) for line in verdict.statements if (line.label in _BELOW) is are_below]
         for are_below in (False, True)

@@ -90,6 +90,17 @@ class Verdict(ValueClass, kw_only=True):
     remedies: list[TriedRemedy] = field(default_factory=list)
     """What to try before the hint, the largest saving first."""
 
+    @classmethod
+    def make_unjudged(cls) -> Verdict:
+        """Return the verdict on a job that nobody has judged, as in a summary of an older version."""
+        lists: dict[str, Any] = {name: [] for name in ("where", "gains", "stragglers", "trust", "statements")}
+        return cls(bottleneck="", share=None, gain_ns=None, hint="", see="", startup="", **lists)
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether there was anything to judge."""
+        return bool(self.bottleneck)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON has them."""
         return {"try" if key == "hint" else key: value for key, value in asdict(self).items()}

@@ -8,6 +8,7 @@ from nsys2prv_ng.html.blocks import Chart, Paragraph, Table
 from nsys2prv_ng.html.summary_page import list_lines, list_sections, render_summary
 from nsys2prv_ng.summary.answer.answer import answer
 from nsys2prv_ng.summary.memory.numbers import KeptMemory
+from nsys2prv_ng.summary.verdict import Verdict
 from tests.html.made import Job, Page, job_of
 
 STEPS = 30
@@ -35,7 +36,7 @@ def make_job(gpus: int) -> Job:
         for n in range(gpus)
     ]
     memory = replace(summary.memory, steps=STEPS, step_numbers=list(range(5, 5 + STEPS)), gpus=leaks)
-    summary = replace(summary, memory=memory, verdict=None)
+    summary = replace(summary, memory=memory, verdict=Verdict.make_unjudged())
     return Job(replace(summary, verdict=answer(summary)), pictures)
 
 

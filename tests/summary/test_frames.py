@@ -12,6 +12,7 @@ import nsys2prv_ng
 from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.summary.job import JobSummary
 from tests.cli.program_runs import run
+from tests.report_sets import find_set
 from tests.report_truth import Report
 from tests.summary.made import IN_STEPS, summarize_reports
 
@@ -112,3 +113,13 @@ def test_a_comparison_has_a_row_for_each_run(found: JobSummary) -> None:
     assert kernels["a_ns"].tolist() == [row["a"] for table in tables for row in table["rows"]]
     html = comparison._repr_html_()
     assert "<i>" not in html and "b&lt;i&gt;" in html and html.count("<table>") == 3
+
+
+def test_a_summary_always_has_a_verdict() -> None:
+    """A report of NVTX ranges alone, or of nothing that a rule judges."""
+    summary = nsys2prv_ng.summarize(find_set("cpu/2024.2.3-nvtx_py"))
+    assert not summary.verdict.is_judged and summary.verdict.statements[0].text.startswith("none found: no GPU")
+    assert not summarize_reports(find_set("samples/mpi-4")).verdict.is_judged  # before it is judged
+    judged = nsys2prv_ng.summarize(find_set("samples/mpi-4"))
+    assert judged.verdict.is_judged and JobSummary.from_dict(judged.to_dict()).verdict == judged.verdict
+    assert not JobSummary.from_dict({**judged.to_dict(), "verdict": None}).verdict.is_judged

@@ -68,6 +68,11 @@ def add_verdict(summary: JobSummary) -> JobSummary:
     return replace(summary, verdict=answer(summary))
 
 
+def find_verdict(summary: JobSummary) -> Verdict:
+    """Return the verdict of a summary, or what it would be for one of an older version."""
+    return summary.verdict if summary.verdict.statements else answer(summary)
+
+
 def answer(summary: JobSummary) -> Verdict:
     """Return what limits a job, where, what that costs, what to try, and how far the numbers can be trusted."""
     case = Case(summary)

@@ -205,7 +205,7 @@ def test_the_json_has_the_verdict_under_the_words_of_the_lines() -> None:
         **{"rank": 0, "task": "rank 0", "caused_wait_ns": 60 * MS, "inherited_ns": 0, "reasons": []}
     }
     assert JobSummary.from_dict(fields) == summary
-    assert JobSummary.from_dict({**fields, "verdict": None}) == replace(summary, verdict=None)
+    assert JobSummary.from_dict({**fields, "verdict": None}) == replace(summary, verdict=Verdict.make_unjudged())
     for wrong in ([], "text", {}, {**verdict, "try": 1}):
         with pytest.raises(ValueError, match=r"erdict"):
             JobSummary.from_dict({**fields, "verdict": wrong})
