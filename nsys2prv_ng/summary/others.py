@@ -51,7 +51,7 @@ def limit_names(summary: JobSummary) -> JobSummary:
         mpi=_limit(summary.mpi, "call"),
         launched=_limit(summary.launched, "range"),
         gpus=_limit_causes(summary.gpus),
-        critical_path=path and replace(path, names=_limit(path.names, "name"), ranges=_limit(path.ranges, "range")),
+        critical_path=path and replace(path, names=_limit(path.names, "name")),
         efficiency=efficiency,
         waits=waits,
         flops=flops and replace(flops, operators=_limit(flops.operators, "operator")),

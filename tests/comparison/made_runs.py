@@ -35,7 +35,6 @@ def make_gpu(number: int, name: str = "NVIDIA H200") -> GpuNumbers:
         longest_gap_at_ns=None,
         idle_causes=None,
         peak_memory_bytes=None,
-        peak_memory_at_ns=None,
         **{f"{name}_ns": 0 for name in times},
     )
 

@@ -118,7 +118,6 @@ def make_gpu(number: int, ranks: list[int], causes: list[Cause]) -> GpuNumbers:
         longest_gap_at_ns=None,
         idle_causes=causes,
         peak_memory_bytes=None,
-        peak_memory_at_ns=None,
     )
 
 
@@ -303,7 +302,6 @@ def test_rows_of_the_path() -> None:
         classes={},
         ranks=both,
         names=names,
-        ranges=[],
         parts=parts,
         switches=1,
         followed=0,

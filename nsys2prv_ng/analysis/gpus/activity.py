@@ -165,21 +165,14 @@ def _sum_activity(value: IntArray, length: IntArray) -> Activity:
     )
 
 
-class PeakMemory(NamedTuple):
-    """Most bytes in use on a GPU at once, by the allocations in the reports, and when (ns) that was first so."""
-
-    bytes: int
-    time: int
-
-
-def find_peak_memory(job: Job, rows: Mapping[int, DeviceRow]) -> dict[int, PeakMemory]:
-    """Return the peak memory in the time that numbers cover of each GPU with known allocations, by row."""
+def find_peak_memory(job: Job, rows: Mapping[int, DeviceRow]) -> dict[int, int]:
+    """Return the peak memory (bytes) in the time that numbers cover of each GPU with known allocations, by row."""
     peaks = {}
     for row, time, level in load_memory(job, rows):
         is_last = np.append(row[1:] != row[:-1], True)[: row.size]
         end = np.where(is_last, job.scope.last, np.roll(time, -1))
         index, _, time, _ = cut_to_windows(time, end, job.scope.covered)
-        peaks.update({gpu: PeakMemory(*peak) for gpu, peak in find_peaks(row[index], time, level[index]).items()})
+        peaks.update({gpu: peak for gpu, (peak, _) in find_peaks(row[index], time, level[index]).items()})
     return peaks
 
 

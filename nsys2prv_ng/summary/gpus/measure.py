@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from nsys2prv_ng.analysis.gpus.activity import Devices, PeakMemory, find_peak_memory
+from nsys2prv_ng.analysis.gpus.activity import Devices, find_peak_memory
 from nsys2prv_ng.analysis.gpus.times import GpuTime
 from nsys2prv_ng.arrays.groups import Table, encode_key, make_rows, take_rows
 from nsys2prv_ng.job.open_job import Job
@@ -20,7 +20,7 @@ def list_gpus(job: Job, devices: Devices, times: Mapping[int, GpuTime]) -> list[
     return [_make_gpu(job, devices, row, times.get(row, GpuTime()), memory.get(row)) for row in rows]
 
 
-def _make_gpu(job: Job, devices: Devices, row: int, time: GpuTime, peak: PeakMemory | None) -> GpuNumbers:
+def _make_gpu(job: Job, devices: Devices, row: int, time: GpuTime, peak: int | None) -> GpuNumbers:
     device, tree, activity = devices.rows[row], job.tree, time.activity
     return GpuNumbers(
         node=device.node,
@@ -35,8 +35,7 @@ def _make_gpu(job: Job, devices: Devices, row: int, time: GpuTime, peak: PeakMem
         longest_gap_at_ns=None if time.longest_at is None else time.longest_at - job.scope.origin,
         idle_causes=None if time.causes is None else _list_causes(time.causes),
         sampled=[] if time.sampled is None else _list_samples(time.sampled),
-        peak_memory_bytes=None if peak is None else peak.bytes,
-        peak_memory_at_ns=None if peak is None else peak.time - job.scope.origin,
+        peak_memory_bytes=peak,
     )
 
 

@@ -59,7 +59,6 @@ class GpuNumbers(ValueClass, kw_only=True):
     """None if the reports lack the events that show them."""
     peak_memory_bytes: int | None
     """Memory in use by the processes of the reports; None if the reports do not record it."""
-    peak_memory_at_ns: int | None
     whole_graph_ns: int = 0
     """CUDA graphs that were traced as a whole and may contain NCCL kernels; not in `compute_ns`."""
     sampled: list[Sampled] = field(default_factory=list)

@@ -26,7 +26,7 @@ from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
 from nsys2prv_ng.replay.what_if import Savings, choose_excerpt, is_too_large, measure_savings
 from nsys2prv_ng.runtime.limits import give_back_freed_memory
-from nsys2prv_ng.summary.path.numbers import PathName, PathNumbers, PathOfRank, PathPart, PathRange, PathStep
+from nsys2prv_ng.summary.path.numbers import PathName, PathNumbers, PathOfRank, PathPart, PathStep
 
 _OPERATIONS = (types.PATH_COMPUTE, types.PATH_MOVING, types.PATH_MEMORY)
 """Kinds of segments with an imbalance."""
@@ -48,9 +48,6 @@ def sum_critical_path(job: Job, path: CriticalPath) -> PathNumbers:
         classes={types.PATH_KINDS[kind]: ns for (kind,), ns in _add_up(path.length, kinds)},
         ranks=[_make_rank(job, task, ns) for (task,), ns in _add_up(path.length, tasks)],
         names=_sum_names(path, kinds),
-        ranges=[
-            PathRange(range=_get_text(path.ranges, index), ns=ns) for (index,), ns in _add_up(path.length, path.range)
-        ],
         parts=_sum_parts(job, path, kinds, tasks),
         switches=int(((tasks[1:] != tasks[:-1]) & (path.begin[1:] == path.end[:-1])).sum()),
         followed=path.followed,

@@ -43,13 +43,6 @@ class PathName(ValueClass, kw_only=True):
     imbalance_ns: int
 
 
-class PathRange(ValueClass, kw_only=True):
-    """Time of the critical path in one NVTX range, or outside all ranges ("")."""
-
-    range: str
-    ns: int
-
-
 class PathStep(ValueClass, kw_only=True):
     """A step of the program on the critical path: its time, and its time by class."""
 
@@ -73,7 +66,6 @@ class PathNumbers(ValueClass, kw_only=True):
     classes: dict[str, int]
     ranks: list[PathOfRank]
     names: list[PathName]
-    ranges: list[PathRange]
     parts: list[PathPart]
     switches: int
     """How often the path changes tasks."""

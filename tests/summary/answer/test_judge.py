@@ -63,7 +63,6 @@ def add_gaps(summary: JobSummary, gaps: int, **calls: int) -> JobSummary:
         longest_gap_at_ns=None,
         idle_causes=causes,
         peak_memory_bytes=None,
-        peak_memory_at_ns=None,
         **numbers,
     )
     return replace(summary, gpus=[gpu])
