@@ -1,1 +1,1 @@
-"""Messages between GPUs, ranks and nodes, pipelines that they make, and the counters of links."""
+"""Messages between GPUs, ranks and nodes, and pipelines that they make."""
