@@ -51,7 +51,7 @@ class DeviceOperations(NamedTuple):
     """n operations on streams: place, begin and end (ns), index of the name, whether it is a CUDA graph node.
 
     `kind`: COMPUTE, COMMUNICATION, MEMORY, COMMUNICATING_COPY, HOST_FUNCTION, or WHOLE_GRAPH for a graph traced as a
-    whole.
+    whole. `kernel_class`: number of KERNEL_CLASSES; -1 for what is no kernel.
     """
 
     place: IntArray
@@ -60,6 +60,7 @@ class DeviceOperations(NamedTuple):
     name: IntArray
     is_node: BoolArray
     kind: IntArray
+    kernel_class: IntArray
     names: list[str]
 
 
@@ -81,20 +82,20 @@ def mark_communication(events: opened_events.OpenedEvents) -> BoolArray:
 def load_device_operations(report: ReportRecords, store: Store, *, host_functions: bool = False) -> DeviceOperations:
     """Return all operations of a report that ran on GPUs, and if asked the `host_functions` that streams ran."""
     names: list[str] = []
-    columns: list[tuple[IntArray, ...]] = [tuple(np.zeros(0, np.int64) for _ in range(6))]
+    columns: list[tuple[IntArray, ...]] = [tuple(np.zeros(0, np.int64) for _ in range(7))]
     for source, kinds in {**_TYPES, **(_HOST_TYPES if host_functions else {})}.items():
         events = opened_events.load_opened_events(report, source, store)
-        is_node, communicates = (
-            events.get_values(types.GRAPH_NODE_ID) != opened_events.ABSENT,
-            mark_communication(events),
-        )
+        is_node = events.get_values(types.GRAPH_NODE_ID) != opened_events.ABSENT
+        kernel_class, communicates = events.get_values(types.KERNEL_CLASS), mark_communication(events)
+        if source != source_names.KERNELS:
+            kernel_class = np.full(kernel_class.size, opened_events.ABSENT)
         numbered = opened_events.number_lines(events, kinds, names)
         for kind, (rows, name) in zip(kinds.values(), numbered, strict=True):
             times = events.begin[rows], events.end[rows]
             kinds_of_rows = add_communication(np.full(rows.size, kind, np.int64), communicates[rows])
-            columns.append((events.place[rows], *times, name, is_node[rows], kinds_of_rows))
-    place, begin, end, name, is_node, operation_kind = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return DeviceOperations(place, begin, end, name, is_node > 0, operation_kind, names)
+            columns.append((events.place[rows], *times, name, is_node[rows], kinds_of_rows, kernel_class[rows]))
+    place, begin, end, name, is_node, operation_kind, kernel_class = map(np.concatenate, zip(*columns, strict=True))
+    return DeviceOperations(place, begin, end, name, is_node > 0, operation_kind, np.maximum(kernel_class, -1), names)
 
 
 def number_streams(report: ReportRecords) -> tuple[IntArray, IntArray]:

@@ -6,19 +6,16 @@ from functools import cached_property
 
 import numpy as np
 
-from nsys2prv_ng import source_names
 from nsys2prv_ng.analysis.path import columns as path
 from nsys2prv_ng.analysis.path.lanes import Lanes, load_lanes
 from nsys2prv_ng.analysis.path.streams import Span
 from nsys2prv_ng.analysis.waits.waits import Waits
-from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct, find_distinct_rows, find_rows
+from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import BoolArray, Int32Array, IntArray
 from nsys2prv_ng.intervals.device_sweep import COMMUNICATING_COPY, COMMUNICATION, MEMORY
 from nsys2prv_ng.job.open_job import Job
-from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.value_tables import KERNEL_CLASSES
 from nsys2prv_ng.reading.device_operations import HOST_FUNCTION
-from nsys2prv_ng.reading.opened_events import ABSENT, load_opened_events
-from nsys2prv_ng.reading.read_reports import ReportRecords
 from nsys2prv_ng.replay import graph as columns
 from nsys2prv_ng.replay.communication import Communication, list_communication, make_items, merge_own
 from nsys2prv_ng.replay.devices import find_launching, list_device_edges
@@ -111,10 +108,10 @@ class Model(ValueClass):
         by_operation = _append_none(self.operation_rank)[self.edge_operation]
         return np.where(self.edge_thread >= 0, _append_none(self.thread_rank)[self.edge_thread], by_operation)
 
-    @cached_property
+    @property
     def kernel_class(self) -> tuple[IntArray, list[str]]:
         """Class of the kernel of each operation, as an index into the names of the classes; NONE for others."""
-        return _load_classes(self.job, self.lanes)
+        return self.lanes.kernel_class, ["", *KERNEL_CLASSES.values()]
 
     @cached_property
     def launched(self) -> Launched:
@@ -255,29 +252,3 @@ def _get_kinds(lanes: Lanes) -> IntArray:
     kind[lanes.operation_kind == HOST_FUNCTION] = columns.CODE
     kind[(lanes.operation_kind == COMMUNICATION) & (lanes.operations.kind == path.NOT_SPLIT)] = columns.UNSPLIT
     return kind
-
-
-def _load_classes(job: Job, lanes: Lanes) -> tuple[IntArray, list[str]]:
-    """Return (index of the class of each kernel or NONE, names of the classes)."""
-    begins = lanes.operations.begin
-    found = np.full(begins.size, NONE, np.int64)
-    low, high = (begins.min(), begins.max()) if begins.size else (0, -1)
-    store = job.store
-
-    def load(report: ReportRecords) -> tuple[IntArray, IntArray, IntArray, list[str]]:
-        events = load_opened_events(report, source_names.KERNELS, store)
-        value = events.get_values(types.KERNEL_CLASS)
-        line = np.flatnonzero((value != ABSENT) & (events.begin >= low) & (events.begin <= high))
-        texts = events.get_names(types.KERNEL_CLASS)
-        index, distinct = find_distinct(value[line])
-        return events.place[line], events.begin[line], index, [texts[key] for key in distinct.tolist()]
-
-    names: dict[str, int] = {}
-    parts = [(np.zeros(0, np.int64),) * 3]
-    for rows, (place, begin, index, texts) in zip(job.whole.rows, job.engine.map(load, job.reports), strict=True):
-        numbered = np.array([names.setdefault(text, len(names)) for text in texts], np.int64)
-        parts.append((rows[place], begin, numbered[index]))
-    row, begin, number = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    at = find_rows([lanes.operation_row, begins], [row, begin])
-    found[at[at >= 0]] = number[at >= 0]
-    return found, list(names)

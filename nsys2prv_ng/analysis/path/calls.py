@@ -199,6 +199,7 @@ class BesideRecords(NamedTuple):
     row: IntArray
     name: IntArray
     kind: IntArray
+    kernel_class: IntArray
     launch: IntArray
     call_name: IntArray
     call_kind: IntArray

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +46,7 @@ class Lanes(ValueClass):
     - `is_unsure`: whether the culprit of an operation only seems to be last: clocks are too uncertain to be sure.
     - `operation_kind`: COMPUTE, COMMUNICATION, MEMORY, COMMUNICATING_COPY, HOST_FUNCTION, or WHOLE_GRAPH for a graph
       traced as a whole that may contain NCCL.
+    - `kernel_class`: number of KERNEL_CLASSES; NONE for what is no kernel.
     - `launch`: the operation whose launch counts: itself, or for a node of a CUDA graph an earlier node; else NONE.
     - `thread_place`: place of each thread in its report.
     - `thread_first`, `thread_last`: first and last time (ns) of each thread's events; first > last without events.
@@ -59,6 +60,7 @@ class Lanes(ValueClass):
     operation_row: IntArray
     operation_name: IntArray
     operation_kind: IntArray
+    kernel_class: IntArray
     launch: IntArray
     calls: PathCalls
     call_name: IntArray
@@ -74,7 +76,7 @@ class Lanes(ValueClass):
     names: list[str]
 
 
-class _Loaded(NamedTuple):
+class LoadedReport(NamedTuple):
     """The contents of one report. Indices of operations and names are valid within the report."""
 
     operations: dict[str, IntArray]
@@ -91,32 +93,29 @@ _Records = tuple[IntTable, IntTable, BesideRecords]
 
 def load_lanes(job: Job, waits: Waits, span: Span | None = None) -> Lanes:
     """Load everything that the critical path can run over, or only what runs in a span of time (ns)."""
+    (loaded,) = load_reports(job, [span])
+    return join_lanes(job, waits, loaded)
+
+
+def load_reports(job: Job, spans: Sequence[Span | None]) -> list[list[LoadedReport]]:
+    """Return what runs in each of some spans of time (ns; None: all time), by report, as `join_lanes` takes it."""
     numbers = number_places(job.reports)
     reports = list(zip(job.reports, job.whole.rows, numbers, strict=True))
     store = job.store  # otherwise the whole job would be sent with each report
-    loaded = list(job.engine.map(lambda report: _load_report(*report, store, span), reports))
+    loaded = list(job.engine.map(lambda report: list(_load_report(*report, store, spans)), reports))
     give_back_freed_memory()  # what loading took
+    return [list(parts) for parts in zip(*loaded, strict=True)]
+
+
+def join_lanes(job: Job, waits: Waits, loaded: list[LoadedReport]) -> Lanes:
+    """Return the lanes of a job, given what was loaded of each report. This is removed from the list."""
     names = _unite_names(loaded)
     events = _join_events(loaded)
     shortest_wait = [part.shortest_wait for part in loaded]
-    records = _join_reports([part.operations for part in loaded], [part.calls for part in loaded], job.engine.cores)
+    operations, calls = [part.operations for part in loaded], [part.calls for part in loaded]
+    loaded.clear()
+    records = _join_reports(operations, calls, job.engine.cores)
     return _make_lanes(job, waits, records, events, shortest_wait, names)
-
-
-def cut_lanes(job: Job, waits: Waits, lanes: Lanes, span: Span) -> Lanes:
-    """Return what runs in a span of time (ns), as `load_lanes` does."""
-    operations = {name: getattr(lanes.operations, name) for name in _OPERATION_COLUMNS}
-    operations |= {"row": lanes.operation_row, "name": lanes.operation_name, "kind": lanes.operation_kind}
-    operations["launch"] = lanes.launch
-    calls = {name: getattr(lanes.calls, name) for name in _CALL_COLUMNS}
-    calls |= {"name": lanes.call_name, "kind": lanes.call_kind}
-    inside, call = cut_to_span(operations, calls, lanes.events.time, lanes.events.call, span)
-    events = PathEvents(*(column[inside] for column in lanes.events))._replace(call=call)
-    ends = np.cumsum(np.bincount(lanes.thread_report, minlength=len(job.reports)))
-    shortest_wait = [int(lanes.threads.shortest_wait[end - 1]) if end else 0 for end in ends.tolist()]
-    return _make_lanes(
-        job, waits, _join_reports([operations], [calls], job.engine.cores), events, shortest_wait, lanes.names
-    )
 
 
 def _make_lanes(
@@ -146,6 +145,7 @@ def _make_lanes(
         operation_row=beside.row,
         operation_name=beside.name,
         operation_kind=np.where(computes, COMPUTE, beside.kind),
+        kernel_class=beside.kernel_class,
         launch=beside.launch,
         calls=calls,
         call_name=beside.call_name,
@@ -179,7 +179,7 @@ def number_places(reports: Sequence[ReportRecords]) -> list[PlaceNumbers]:
     return numbers
 
 
-def _unite_names(loaded: Sequence[_Loaded]) -> list[str]:
+def _unite_names(loaded: Sequence[LoadedReport]) -> list[str]:
     """Renumber the names of each report in the sorted list of all names, and return this list."""
     names = sorted({name for part in loaded for name in part.names})
     number = {name: n for n, name in enumerate(names)}
@@ -192,12 +192,13 @@ def _unite_names(loaded: Sequence[_Loaded]) -> list[str]:
 
 _CREATES = "pthread_create"
 _KERNELS = (COMPUTE, COMMUNICATION, WHOLE_GRAPH)
+_BESIDE_COLUMNS = ("row", "name", "kind", "kernel_class", "launch")
 _OPERATION_COLUMNS = ("begin", "end", "stream", "device", "process", "thread", "launched", "producer")
 _JOINERS = 4
 """Most columns to join at once: memory is not faster for more, and has them twice meanwhile."""
 _WORTH_GIVING_BACK = 64 << 20
 """Bytes to free before memory goes back to the system: for that, glibc looks at its whole heap."""
-_NUMBERS = {"stream", "device", "process", "thread", "launch", "producer", "row", "kind", "name", "sync", "target"}
+_NUMBERS = {*_BESIDE_COLUMNS, "stream", "device", "process", "thread", "producer", "sync", "target"}
 _CALL_COLUMNS = ("begin", "end", "thread", "sync", "target", "since")
 
 
@@ -212,10 +213,9 @@ def _join_reports(
     counts, call_counts = ([columns["begin"].size for columns in parts] for parts in (operations, calls))
     first = np.repeat(np.cumsum(counts) - counts, counts)
     first_of_call = np.repeat(np.cumsum(counts) - counts, call_counts)
-    row, name, kind, launch = (_join(operations, column) for column in ("row", "name", "kind", "launch"))
-    beside = BesideRecords(
-        row, name, kind, np.where(launch == NONE, NONE, launch + first), _join(calls, "name"), _join(calls, "kind")
-    )
+    row, name, kind, kernel_class, launch = (_join(operations, column) for column in _BESIDE_COLUMNS)
+    launch += np.where(launch == NONE, 0, first)
+    beside = BesideRecords(row, name, kind, kernel_class, launch, _join(calls, "name"), _join(calls, "kind"))
     operation_table = _join_table(operations, PathOperations._fields, _OPERATION_COLUMNS, threads)
     producer = operation_table[path.PRODUCER]
     producer += np.where(producer == NONE, 0, first)
@@ -244,7 +244,7 @@ def _join(parts: Sequence[dict[str, IntArray]], name: str, joined: IntArray | No
     return joined
 
 
-def _join_events(loaded: Sequence[_Loaded]) -> PathEvents:
+def _join_events(loaded: Sequence[LoadedReport]) -> PathEvents:
     """Return the uses of CUDA events of all reports."""
     streams = 1 + max(int(part.operations["stream"].max(initial=NONE)) for part in loaded)
     streams = max(streams, 1 + max(int(part.steps.stream.max(initial=NONE)) for part in loaded))
@@ -319,9 +319,9 @@ def _find_creators(
 
 
 def _load_report(
-    report: ReportRecords, rows: IntArray, numbers: PlaceNumbers, store: Store, span: Span | None
-) -> _Loaded:
-    """Load the operations and calls of a report. `rows`: the row of each place in the whole tree."""
+    report: ReportRecords, rows: IntArray, numbers: PlaceNumbers, store: Store, spans: Sequence[Span | None]
+) -> Iterator[LoadedReport]:
+    """Load the operations and calls of a report in each span. `rows`: the row of each place in the whole tree."""
     names = Names()
     operations = load_operations(report, store, names, numbers)
     operations["row"] = rows[operations["place"]]
@@ -336,13 +336,19 @@ def _load_report(
         numbers,
     )
     shortest_wait = _find_shortest_wait(report, calls)
-    if span is not None:
-        inside, call_of_step = cut_to_span(operations, calls, steps.time, call_of_step, span)
-        steps = EventSteps(*(column[inside] for column in steps))
     for columns in (operations, calls):
         for name in columns.keys() & _NUMBERS:
             columns[name] = columns[name].astype(np.int32)
-    return _Loaded(operations, calls, steps, call_of_step, shortest_wait, names.texts)
+    for span in spans:
+        part = LoadedReport(dict(operations), dict(calls), steps, call_of_step, shortest_wait, names.texts)
+        yield part if span is None else _cut(part, span)
+
+
+def _cut(loaded: LoadedReport, span: Span) -> LoadedReport:
+    """Return what runs in a span of time (ns) of a report; its columns take the place of the given ones."""
+    operations, calls, steps, call_of_step, *_ = loaded
+    inside, call_of_step = cut_to_span(operations, calls, steps.time, call_of_step, span)
+    return loaded._replace(steps=EventSteps(*(column[inside] for column in steps)), call_of_step=call_of_step)
 
 
 def _find_shortest_wait(report: ReportRecords, calls: dict[str, IntArray]) -> int:

@@ -50,6 +50,7 @@ def load_operations(report: ReportRecords, store: Store, names: Names, numbers: 
         "launched": np.where(launch >= 0, pick(launches.sent, pick(line, launch, NONE), NEVER), NEVER),
         "producer": np.full(begin.size, NONE, np.int64),
         "kind": kind,
+        "kernel_class": operations.kernel_class[order],
         "name": names.number(operations.names, operations.name[order]),
     }
 

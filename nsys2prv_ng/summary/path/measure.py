@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nsys2prv_ng.analysis.path.columns import NONE
-from nsys2prv_ng.analysis.path.critical_path import CriticalPath, find_critical_path, load_path_lanes
-from nsys2prv_ng.analysis.path.lanes import Lanes, cut_lanes
+from nsys2prv_ng.analysis.path.critical_path import CriticalPath, check_size, find_critical_path, load_path_lanes
+from nsys2prv_ng.analysis.path.lanes import Lanes, LoadedReport, join_lanes, load_reports
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import encode_rows, find_distinct_rows
 from nsys2prv_ng.arrays.types import IntArray, sum_at
@@ -24,8 +24,7 @@ from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.replay.analyse import analyse, make_experiment
 from nsys2prv_ng.replay.changes import Change
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
-from nsys2prv_ng.replay.what_if import Savings, choose_excerpt, is_too_large, measure_savings
-from nsys2prv_ng.runtime.limits import give_back_freed_memory
+from nsys2prv_ng.replay.what_if import Excerpt, Experiment, Savings, choose_excerpt, is_too_large, measure_savings
 from nsys2prv_ng.summary.path.numbers import PathName, PathNumbers, PathOfRank, PathPart, PathStep
 
 _OPERATIONS = (types.PATH_COMPUTE, types.PATH_MOVING, types.PATH_MEMORY)
@@ -158,24 +157,47 @@ def compute_path_and_savings(
 
     `lanes`, `path`: if the caller already has them; `proposed`: changes to try beside those that follow from the job.
     """
+    too_large = job.finds_waits and is_too_large(job)
+    excerpt = choose_excerpt(job) if too_large else None
+    if excerpt is not None:
+        return _compute_beside(job, waits, excerpt, path, proposed)
     if lanes is None and job.finds_waits:
         lanes = load_path_lanes(job, waits)
     if path is None:
         path = find_critical_path(job, lanes)
     numbers = None if path is None else sum_critical_path(job, path)
-    too_large = is_too_large(job)
-    if not job.finds_waits or (lanes is None and not too_large):
-        return PathAndSavings(numbers)
-    excerpt = choose_excerpt(job) if too_large else None
-    if too_large and excerpt is None:
-        return PathAndSavings(numbers, is_too_large=True)
-    if excerpt is not None and lanes is not None:
-        lanes = cut_lanes(excerpt.job, waits, lanes, excerpt.span)
-        give_back_freed_memory()
-    experiment = make_experiment(job, waits, excerpt, lanes)
+    if lanes is None or too_large:
+        return PathAndSavings(numbers, is_too_large=too_large)
+    experiment = make_experiment(job, waits, None, lanes)
     lanes = None  # the experiment has its own columns
+    return _measure(experiment, numbers, proposed)
+
+
+def _compute_beside(
+    job: Job, waits: Waits, excerpt: Excerpt, path: CriticalPath | None, proposed: Sequence[Sequence[Change]]
+) -> PathAndSavings:
+    """Return the path of a job and the savings of an excerpt, which another process may replay meanwhile."""
+    whole: list[LoadedReport] = []
+    part: list[LoadedReport] = []
+    if path is None and not check_size(job):
+        whole, part = load_reports(job, (None, excerpt.span))
+
+    def replay() -> PathAndSavings:
+        whole.clear()  # the path is found elsewhere, or already was
+        lanes = join_lanes(excerpt.job, waits, part) if part else None
+        return _measure(make_experiment(job, waits, excerpt, lanes), None, proposed)
+
+    with job.engine.beside(replay) as wait_for_savings:
+        if whole:
+            path = find_critical_path(job, join_lanes(job, waits, whole))
+        numbers = None if path is None else sum_critical_path(job, path)
+        return wait_for_savings()._replace(path=numbers)
+
+
+def _measure(experiment: Experiment, path: PathNumbers | None, proposed: Sequence[Sequence[Change]]) -> PathAndSavings:
+    """Return the savings of a job or an excerpt, beside the path of the job."""
     return PathAndSavings(
-        path=numbers,
+        path=path,
         on_ideal_network=measure_savings(experiment) if experiment.is_whole else Savings(),
         what_if=analyse(experiment, proposed=proposed, with_slack=False) if experiment.has_steps else None,
     )
