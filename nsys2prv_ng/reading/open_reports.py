@@ -161,7 +161,9 @@ def _read_here(
     evidence = choose_evidence(options, reports=len(exports))
     readers = resources.count_readers(list(sizes.values()))
     largest = max(sizes.values(), default=0)
-    for_each = min(resources.jobs // readers - 1, len(APART)) if largest >= _LARGE else 0
+    # Small reports soon leave their cores to the large ones.
+    busy = max(1, min(readers, round(sum(sizes.values()) / max(largest, 1))))
+    for_each = min(resources.jobs // busy - 1, len(APART)) if largest >= _LARGE else 0
     helpers = [NO_HELPERS]
     with LocalStore(resources.folder or folder, resources.memory) as store:
 
