@@ -24,7 +24,7 @@ from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.sources.registry import APART, DERIVED, SOURCES, WITH_EVIDENCE
 from nsys2prv_ng.sources.shared.source import Source
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
-from nsys2prv_ng.text.formatting import count_noun
+from nsys2prv_ng.text.formatting import count_noun, format_bytes
 from nsys2prv_ng.value_class import ValueClass
 
 Window = tuple[int | None, int | None]
@@ -163,6 +163,9 @@ def _read_here(
     largest = max(sizes.values(), default=0)
     # Small reports soon leave their cores to the large ones.
     busy = max(1, min(readers, round(sum(sizes.values()) / max(largest, 1))))
+    if resources.must_exceed(largest):
+        size = format_bytes(largest)
+        progress.warn(f"{exports[0]}: to read its {size} takes one to four times as much memory, whatever the limit")
     for_each = min(resources.jobs // busy - 1, len(APART)) if largest >= _LARGE else 0
     helpers = [NO_HELPERS]
     with LocalStore(resources.folder or folder, resources.memory) as store:

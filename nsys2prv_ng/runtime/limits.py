@@ -16,6 +16,9 @@ _TO_READ, _TO_HOLD = 4, 2
 """Bytes of memory to read one byte of an export, and to hold what was read: measured were 1.4 to read a report of calls
 and kernels, and 3.5 to read one that is mostly context switches and samples."""
 
+BESIDE_READING = 400 << 20
+"""Bytes of memory that the program takes beside events, with a small report that it reads."""
+
 _KEPT_FREE = 1 << 30
 """Bytes of freed memory that the C library keeps at the end of its heap; it always keeps free memory below the end."""
 
@@ -152,6 +155,10 @@ class Resources(ValueClass):
     def count_readers(self, sizes: Sequence[int]) -> int:
         """Return the number of reports (of these sizes in bytes) to read at once without exceeding the memory."""
         return min(max(1, len(sizes)), self._count_fitting(_TO_READ * max(sizes, default=0)))
+
+    def must_exceed(self, largest: int) -> bool:
+        """Return whether it takes more than the memory to read a report (bytes): at least as much as it has itself."""
+        return largest > self.memory + BESIDE_READING
 
     def count_workers(self, largest: int) -> int:
         """Return the number of pieces of work to do at once, each of which holds what was read of a report (bytes)."""

@@ -56,6 +56,11 @@ def test_workers_do_not_depend_on_the_number_of_reports(jobs, memory, largest, w
     assert Resources(jobs, memory).count_workers(largest) == workers
 
 
+@pytest.mark.parametrize(("largest", "exceeds"), [(0, False), (700 << 20, False), (701 << 20, True)])
+def test_memory_that_reading_takes_at_least(largest, exceeds):
+    assert Resources(1, 300 << 20).must_exceed(largest) == exceeds
+
+
 def test_fewer_processes_where_reading_would_not_fit():
     few, many = (Resources(64, 2**31).count_readers([size] * 64) for size in (2**28, 2**20))
     assert 1 <= few < 8 and many == 64
