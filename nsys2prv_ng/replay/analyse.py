@@ -143,7 +143,7 @@ def analyse(
     pieces += [partial(experiment.run, changes) for changes in (*scenarios, *likely)]
     results: list[Any] = []
     with (progress or Progress()).step("replaying changes", len(pieces), "change", logged=False) as step:
-        for result in _choose_engine(model).map(lambda do: do(), pieces):
+        for result in _choose_engine(model, len(pieces)).map(lambda do: do(), pieces):
             results.append(result)
             step.update(1)
     slack, tried = results[: len(targets)], results[len(targets) :]
@@ -165,12 +165,13 @@ def analyse(
     )
 
 
-def _choose_engine(model: Model) -> LocalEngine:
-    """Return what plays scenarios: processes that share the model, or threads if it is small."""
-    size = _BYTES * model.graph.to.size
-    at_once = max(_AT_ONCE, get_default_memory() // max(size, 1))
-    cores = model.job.engine.cores
-    return LocalEngine(min(at_once, cores), cores, size)
+def _choose_engine(model: Model, pieces: int) -> LocalEngine:
+    """Return what plays scenarios, no more at once than save time: processes that share the model, or threads."""
+    size, cores = _BYTES * model.graph.to.size, model.job.engine.cores
+    at_once = min(cores, max(_AT_ONCE, get_default_memory() // max(size, 1)))
+    turns = -(-pieces // at_once)
+    # The more cores, the more threads would wait for each other, and the less it matters what processes take to start.
+    return LocalEngine(-(-pieces // max(turns, 1)) or 1, cores, size * cores // 2)
 
 
 def _confirm_limit(experiment: Experiment, limits: Sequence[Limit], tried: Sequence[Scenario]) -> Limit | None:

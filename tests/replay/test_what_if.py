@@ -5,11 +5,15 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import ceil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from nsys2prv_ng.replay import analyse as analysis
 from nsys2prv_ng.replay.analyse import analyse
 from nsys2prv_ng.replay.changes import Change, parse_changes
 from nsys2prv_ng.replay.what_if import Experiment, measure_noise
@@ -123,3 +127,16 @@ def test_a_log_has_no_line_for_each_piece(capsys: pytest.CaptureFixture[str]) ->
             with progress.step(title, 1, "piece", logged=logged) as step:
                 step.update(1)
         assert capsys.readouterr() == ("", lines)
+
+
+@pytest.mark.parametrize("pieces", [0, 1, 2, 3, 22, 34])
+@pytest.mark.parametrize("cores", [1, 2, 4, 16])
+def test_no_more_processes_than_save_time(pieces: int, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    edges, fitting = np.zeros(1000, np.int32), 12
+    monkeypatch.setattr(analysis, "get_default_memory", lambda: fitting * analysis._BYTES * edges.size)
+    model: Any = SimpleNamespace(
+        graph=SimpleNamespace(to=edges), job=SimpleNamespace(engine=SimpleNamespace(cores=cores))
+    )
+    turns = {n: ceil(pieces / n) for n in range(1, min(cores, fitting) + 1)}
+    workers = min(n for n in turns if turns[n] == min(turns.values()))
+    assert analysis._choose_engine(model, pieces).workers == workers
