@@ -191,7 +191,9 @@ def test_recomputed_kernels_of_two_threads_are_apart() -> None:
     kinds = np.array([*block, 4, *block, *block, 4], np.int64)
     thread = np.repeat([0, 1, 2], [12, 13, 13])
     call = np.arange(kinds.size) + (thread == 2)
-    found = find_recomputed(Launched(call, call, thread, np.zeros_like(thread), thread, kinds, names))
+    found = find_recomputed(
+        Launched(call, np.ones_like(call), call, thread, np.zeros_like(thread), thread, kinds, names)
+    )
     assert found.low.tolist() == [13, 26] and found.high.tolist() == [24, 37]
 
 
