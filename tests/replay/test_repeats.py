@@ -164,7 +164,9 @@ def test_recomputed_kernels_are_those_of_a_search_by_brute_force(
     kinds = np.array(forward + second, np.int64)
     thread = np.repeat([0, 1], [len(forward), len(second)])
     every = np.arange(kinds.size)
-    found = find_recomputed(Launched(every, every, thread, np.zeros_like(thread), thread, kinds, names))
+    found = find_recomputed(
+        Launched(every, np.ones_like(every), every, thread, np.zeros_like(thread), thread, kinds, names)
+    )
     expected = set()
     if 5 in second:
         known = {tuple(forward[i : i + 12]) for i in range(len(forward) - 11)}
