@@ -40,6 +40,7 @@ docs:
     python docs/commands.py
     python docs/schemas.py
     python docs/bottlenecks.py
+    python docs/tables.py
     python docs/quotes.py
     mkdocs build --strict
 

@@ -9,6 +9,7 @@ TYPE_CHECKING = False  # as type checkers know it; to import `typing` delays the
 
 if TYPE_CHECKING:
     from nsys2prv_ng.api.calls import check, compare, inspect, shard, summarize, translate, what_if
+    from nsys2prv_ng.api.tables import OpenJob, open
     from nsys2prv_ng.comparison.result import Comparison
     from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
     from nsys2prv_ng.inspection.model import Inspection
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from nsys2prv_ng.version import __version__
 
 __all__ = [
-    "CheckResult", "Comparison", "Inspection", "JobSummary", "ReportError", "TranslationError", "TranslationResult",
-    "UsageError", "WhatIfNumbers", "__version__",
-    "check", "compare", "inspect", "shard", "summarize", "translate", "what_if",
+    "CheckResult", "Comparison", "Inspection", "JobSummary", "OpenJob", "ReportError", "TranslationError",
+    "TranslationResult", "UsageError", "WhatIfNumbers", "__version__",
+    "check", "compare", "inspect", "open", "shard", "summarize", "translate", "what_if",
 ]  # fmt: skip
 
 _HOMES = {
@@ -29,6 +30,7 @@ _HOMES = {
     "Comparison": "comparison.result",
     "Inspection": "inspection.model",
     "JobSummary": "summary.job",
+    "OpenJob": "api.tables",
     "ReportError": "errors",
     "TranslationError": "errors",
     "TranslationResult": "translation.result",

@@ -74,7 +74,7 @@ def documented(page: str) -> dict[str, list[set[str]]]:
 # ---- pages that programs write ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("script", ["event_types", "commands", "schemas", "bottlenecks"])
+@pytest.mark.parametrize("script", ["event_types", "commands", "schemas", "bottlenecks", "tables"])
 def test_pages_that_programs_write_are_as_they_write_them(script: str) -> None:
     command = [sys.executable, str(DOCS / f"{script}.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)

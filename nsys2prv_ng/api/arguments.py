@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
+from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
@@ -41,6 +43,38 @@ def list_reports_alone(reports: Reports) -> list[Path]:
     given = list_reports(reports)
     _refuse_traces(given, "give the reports alone")
     return given
+
+
+def expand_reports(reports: Reports) -> list[Path]:
+    """Return the paths of reports, also of those in folders and of patterns. Of a report and its exports, one counts.
+
+    Raises UsageError as `list_reports_alone`, and for a pattern that no file has.
+    """
+    from nsys2prv_ng.reading.shards import find_shards
+    from nsys2prv_ng.report.formats import REPORT_ENDINGS, TABLE_SUFFIXES, get_report_name, is_report_name
+
+    found: list[Path] = []
+    for path in list_reports_alone(reports):
+        names = [path] if os.path.lexists(path) else []
+        names += [] if names else map(Path, sorted(glob(str(path))))  # noqa: PTH207 (Path.glob takes no absolute one)
+        if not names and has_magic(str(path)):
+            raise UsageError("no report has such a name", parameter="reports", value=str(path))
+        for name in names or [path]:
+            within = [] if not name.is_dir() or is_report_name(name) or find_shards([name]) else sorted(name.iterdir())
+            named = [each for each in within if is_report_name(each) and each.suffix not in TABLE_SUFFIXES]
+            named.sort(key=lambda each: each.suffix not in REPORT_ENDINGS)  # these find their exports themselves
+            found += sorted({get_report_name(each): each for each in reversed(named)}.values()) or [name]
+    return found
+
+
+def find_scratch() -> Path:
+    """Return the folder for events that exceed the memory: the current one if it can be written, else the system's."""
+    if os.access(Path(), os.W_OK):
+        return Path()
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:  # no folder can be written, unless the user has chosen one
+        return Path()
 
 
 def _refuse_traces(reports: Sequence[Path], remedy: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -108,8 +106,8 @@ def _summarize(
     peak_tflops = options.peak_tflops if isinstance(options, calls.SummaryOptions) else None
     with (
         compile_ahead(FOR_SUMMARY),
-        choose_engine(options, made, _find_scratch()) as read_options,
-        open_job(reports, _find_scratch(), read_options, progress, _import_what_sums_up) as job,
+        choose_engine(options, made, arguments.find_scratch()) as read_options,
+        open_job(reports, arguments.find_scratch(), read_options, progress, _import_what_sums_up) as job,
     ):
         from nsys2prv_ng.analysis.waits.waits import find_waits
         from nsys2prv_ng.summary.summarize import Known, KnownFlops
@@ -127,16 +125,6 @@ def _summarize(
 def _import_what_sums_up() -> None:
     """Import what `_summarize` needs once the reports are read. This takes as long as reading a small report."""
     import nsys2prv_ng.summary.summarize  # noqa: F401
-
-
-def _find_scratch() -> Path:
-    """Return the folder for events that exceed the memory: the current one if it can be written, else the system's."""
-    if os.access(Path(), os.W_OK):
-        return Path()
-    try:
-        return Path(tempfile.gettempdir())
-    except FileNotFoundError:  # no folder can be written, unless the user has chosen one
-        return Path()
 
 
 @arguments.takes(calls.WhatIfOptions)
@@ -161,7 +149,7 @@ def what_if(reports: Reports, options: calls.WhatIfOptions) -> WhatIfNumbers:
     from nsys2prv_ng.runtime.precompile import FOR_SUMMARY, compile_ahead
     from nsys2prv_ng.summary.answer.remedies import list_proposed
 
-    progress, scratch = options.display, _find_scratch() if output is None else output.parent
+    progress, scratch = options.display, arguments.find_scratch() if output is None else output.parent
     with (
         compile_ahead(FOR_SUMMARY),
         choose_engine(options, make_prediction_plan(options), scratch) as plan,

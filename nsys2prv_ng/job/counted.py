@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import find_rows
-from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick
+from nsys2prv_ng.arrays.types import BoolArray, IntArray, mark, pick
 from nsys2prv_ng.intervals.step_functions import mark_inside
 from nsys2prv_ng.job.open_job import Job
 from nsys2prv_ng.reading.device_operations import LaunchedOperations, load_launched_operations
@@ -58,17 +58,25 @@ def mark_counted(job: Job, row: IntArray, time: IntArray) -> BoolArray:
     return np.asarray(marks, np.bool_)
 
 
-def find_counted_step(job: Job, row: IntArray, time: IntArray) -> IntArray:
-    """Return the index of the step that counts to which each time (n, ns) on hosts belongs; -1 if it is in none."""
-    if job.steps is None or job.scope.counted is None:
+def find_step(job: Job, row: IntArray, time: IntArray) -> IntArray:
+    """Return the index of the step to which each time (n, ns) on hosts belongs; -1 if it is in none."""
+    if job.steps is None:
         return np.full(row.size, -1, np.int64)
     task = job.find_tasks(row)
     steps, of_task = job.steps, job.new_task[job.steps.task]
     # Events of one report are those of few tasks: steps of all others need not be sorted for each report.
     here = np.flatnonzero(np.isin(of_task, np.unique(task)))
     spans = HostSpans(of_task[here], steps.host_begin[here], steps.host_end[here])
-    step = np.where(np.isin(steps.step[here], job.scope.counted), steps.step[here], -1)
-    return pick(step, spans.find(task, time), -1)
+    return pick(steps.step[here], spans.find(task, time), -1)
+
+
+def find_counted_step(job: Job, row: IntArray, time: IntArray) -> IntArray:
+    """Return the index of the step that counts to which each time (n, ns) on hosts belongs; -1 if it is in none."""
+    if job.steps is None or job.scope.counted is None:
+        return np.full(row.size, -1, np.int64)
+    step = find_step(job, row, time)
+    counts = mark(job.scope.counted, job.steps.number.size)
+    return np.where(pick(counts, step, False), step, -1)
 
 
 def count_steps(job: Job) -> int:

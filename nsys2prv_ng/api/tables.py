@@ -1,0 +1,148 @@
+"""The calls that give out the events of a job as tables: `open` for DataFrames, `export` for files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import asdict
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from nsys2prv_ng.api import arguments
+from nsys2prv_ng.api.arguments import Reports
+from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.options import calls
+from nsys2prv_ng.options.kinds import GPU_TIME, parse_job_time, parse_names, parse_numbers, read
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from nsys2prv_ng.tables.context import JobTables
+
+# Numba, pyarrow and pandas are imported where they are used, so that the command line's --help answers at once.
+
+
+class OpenJob:
+    """The reports of a job, open to be asked for tables: use it in a `with` statement, or close it.
+
+    Every table is an attribute, which is read once: `job.kernels`. `job.table` reads some of its columns, ranks or
+    time. Both are DataFrames of pandas, sorted by time; their `attrs` say what the columns mean, and what was dropped
+    and why. DataFrames stay when the job is closed.
+    """
+
+    def __init__(self, tables: JobTables, close: Callable[[], None]) -> None:
+        self._tables: JobTables | None = tables
+        self._close = close
+        self._frames: dict[str, pd.DataFrame] = {}
+
+    def __enter__(self) -> OpenJob:
+        self._get_tables()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the job, and give back its memory."""
+        self._tables, self._frames = None, {}
+        self._close()
+
+    def __getattr__(self, name: str) -> pd.DataFrame:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        from nsys2prv_ng.tables.frames import make_frame
+        from nsys2prv_ng.tables.registry import find_table
+
+        try:
+            table = find_table(name)
+        except UsageError as error:
+            raise AttributeError(error.message) from None
+        if name not in self._frames or self._tables is None:
+            self._frames[name] = make_frame(self._get_tables(), table, table.columns)
+        return self._frames[name]
+
+    def __dir__(self) -> Iterable[str]:
+        return sorted({*super().__dir__(), *self.tables})
+
+    def table(
+        self,
+        name: str,
+        *,
+        columns: Iterable[str] | str | None = None,
+        ranks: Iterable[int] | str | None = None,
+        time: Any = None,
+    ) -> pd.DataFrame:
+        """Return a table by name; only these columns, ranks, and rows that touch a time (from, to) in ns.
+
+        `columns`, `ranks` and `time` may also be texts, as on the command line: "name,start_ns", "0-3", "1s:2s". Raises
+        UsageError for names that there are not, and for a closed job.
+        """
+        from nsys2prv_ng.job.open_job import find_gpu_time
+        from nsys2prv_ng.tables.frames import make_frame
+        from nsys2prv_ng.tables.registry import find_table
+
+        tables, table = self._get_tables(), find_table(name)
+        wanted = table.columns if columns is None else table.find_columns(read(parse_names, columns, "columns"))
+        chosen = None if ranks is None else read(parse_numbers, ranks, "ranks")
+        limits = (None, None) if time is None else read(parse_job_time, time, "time")
+        if limits == GPU_TIME:
+            limits = find_gpu_time(tables.job) or (None, None)
+        return make_frame(tables, table, wanted, chosen, limits)
+
+    @property
+    def tables(self) -> list[str]:
+        """Names of the tables."""
+        from nsys2prv_ng.tables.registry import TABLES
+
+        return list(TABLES)
+
+    @property
+    def clock(self) -> pd.DataFrame:
+        """The clock of each node: what corrected it, and the bound of its error in us (with 95 % confidence).
+
+        Its `attrs` say how clocks were aligned, and how many operations break causality before and after.
+        """
+        job = self._get_tables().job
+        import pandas
+
+        numbers = job.alignment.numbers
+        frame = pandas.DataFrame([asdict(node) for node in numbers.nodes])
+        frame.attrs = {key: value for key, value in asdict(numbers).items() if key != "nodes"}
+        return frame
+
+    @property
+    def start_utc_ns(self) -> int:
+        """UTC of time 0 (ns)."""
+        return self._get_tables().job.start_utc
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What makes the events doubtful, such as clocks or ranks without a report."""
+        return self._get_tables().job.warnings
+
+    def _get_tables(self) -> JobTables:
+        """Return the tables. Raises UsageError if the job is closed."""
+        if self._tables is None:
+            raise UsageError("the job is closed; open it again, or keep the DataFrame")
+        return self._tables
+
+
+@arguments.takes(calls.JobOptions)
+def open(reports: Reports, options: calls.JobOptions) -> OpenJob:
+    """Open the reports of a job, to look at its events as pandas DataFrames.
+
+    `reports`: as for translate, or a folder with reports, or a pattern. Close what this returns: `with open(...) as
+    job`. A chosen time cuts the events, as in a trace.
+    """
+    from nsys2prv_ng.api.plans import choose_engine, make_read_options
+    from nsys2prv_ng.job.open_job import open_job
+    from nsys2prv_ng.tables.context import JobTables
+
+    given, scratch = arguments.expand_reports(reports), arguments.find_scratch()
+    made = make_read_options(options, cuts_steps=True)
+    with ExitStack() as stack:
+        read_options = stack.enter_context(choose_engine(options, made, scratch))
+        job = stack.enter_context(open_job(given, scratch, read_options, options.display))
+        return OpenJob(JobTables(job), stack.pop_all().close)

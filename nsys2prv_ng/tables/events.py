@@ -1,0 +1,250 @@
+"""Reads rows of events of one report: where each is, who launched it, its step, its range and its attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, list_indices
+from nsys2prv_ng.arrays.types import IntArray, pick
+from nsys2prv_ng.job.counted import find_step
+from nsys2prv_ng.paraver import event_types as types
+from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.reading.device_operations import LaunchedOperations, load_launched_operations, load_launches
+from nsys2prv_ng.reading.opened_events import (
+    ABSENT,
+    OpenedEvents,
+    keep_opened_events,
+    load_opened_events,
+    load_source_records,
+)
+from nsys2prv_ng.sources.registry import GPU_OPERATIONS
+from nsys2prv_ng.steps.spans import HostSpans
+from nsys2prv_ng.tables.columns import (
+    NO_ACCOUNT,
+    NS,
+    Account,
+    Column,
+    Part,
+    Table,
+    Values,
+    lack_below,
+    make_names,
+    make_partial,
+)
+from nsys2prv_ng.tables.context import JobTables
+from nsys2prv_ng.tables.ranges import NestedRanges
+
+
+class EventsOfReport:
+    """One report of a job, and what several columns of its tables need."""
+
+    def __init__(self, tables: JobTables, index: int) -> None:
+        self.tables, self.job = tables, tables.job
+        self.report, self.rows = self.job.reports[index], self.job.tree.rows[index]
+
+    def load(self, source: str) -> OpenedEvents:
+        return load_opened_events(self.report, source, self.job.store)
+
+    @cached_property
+    def ranges(self) -> NestedRanges:
+        return NestedRanges(self.report, self.job.store)
+
+    @cached_property
+    def _launched(self) -> LaunchedOperations:
+        return load_launched_operations(self.report, self.job.store)
+
+    def find_launches(self, place: IntArray, begin: IntArray) -> tuple[IntArray, IntArray]:
+        """Return (place of the thread, start of the call in ns) of the launch of operations; -1 and 0 if unknown."""
+        launched = self._launched
+        at = find_rows([launched.place, launched.begin], [place, begin])
+        at[~pick(launched.is_known, at, False)] = -1
+        return pick(launched.thread, at, -1), pick(launched.launched, at, 0)
+
+    def find_correlations(self, place: IntArray, begin: IntArray) -> IntArray:
+        """Return the correlation id of what each of n calls (thread, start in ns) launched; ABSENT without one."""
+        launches = load_launches(self.report, self.job.store)
+        ids = np.full(launches.place.size, ABSENT)
+        for source in GPU_OPERATIONS:
+            events = self.load(source)
+            at = find_rows([events.place, events.begin], [launches.place, launches.begin])
+            ids = np.where(ids == ABSENT, pick(events.get_values(types.CORRELATION), at, ABSENT), ids)
+        return pick(ids, find_rows([launches.thread, launches.sent], [place, begin]), ABSENT)
+
+
+class EventPart(Part):
+    """n rows of events of one source of a report. `line`: the index of each among the events of the source."""
+
+    def __init__(self, report: EventsOfReport, events: OpenedEvents, line: IntArray, *, launched: bool) -> None:
+        self.report, self.events, self.line, self.is_launched = report, events, line, launched
+        self.place, begin = events.place[line], events.begin[line]
+        super().__init__(report.tables, report.rows[self.place], begin, begin + events.length[line])
+
+    def take(self, which: IntArray) -> EventPart:
+        return EventPart(self.report, self.events, self.line[which], launched=self.is_launched)
+
+    def get_values(self, *event_types: EventType) -> IntArray:
+        """Return the value of each row for any of the types; ABSENT if it has none of them."""
+        return self.events.get_values(*event_types)[self.line]
+
+    @cached_property
+    def host(self) -> tuple[IntArray, IntArray]:
+        """Place of the thread and time (ns) of what the host did: it launched the event, or the event is on it."""
+        return self.report.find_launches(self.place, self.start) if self.is_launched else (self.place, self.start)
+
+    @cached_property
+    def range(self) -> IntArray:
+        """The innermost range of the thread at that time; -1 for none."""
+        return self.report.ranges.find(*self.host)
+
+
+class NvtxPart(EventPart):
+    """n rows of NVTX events: what is around a range is not the range itself."""
+
+    def take(self, which: IntArray) -> NvtxPart:
+        return NvtxPart(self.report, self.events, self.line[which], launched=False)
+
+    @cached_property
+    def range(self) -> IntArray:
+        return self.report.ranges.find_around(self.line, self.place, self.start)
+
+
+class SamplePart(Part):
+    """n values of metrics: each sample has a row for each of its values."""
+
+    def __init__(self, report: EventsOfReport, source: str, word: IntArray | None = None) -> None:
+        self.report, self.source = report, source
+        records = load_source_records(report.report, source, report.job.store)
+        count = np.diff(records.first)
+        self._word = list_indices(records.first[:-1], count) if word is None else word
+        line = np.repeat(np.arange(count.size), count)[self._word - records.first[0] if self._word.size else self._word]
+        self.further = self._word.size - count.size
+        self.type, self.value = records.handle[self._word], records.value[self._word]
+        row, time = report.rows[records.place[line]], records.time[line]
+        super().__init__(report.tables, row, time, time)
+
+    def take(self, which: IntArray) -> SamplePart:
+        return SamplePart(self.report, self.source, self._word[which])
+
+
+# ---- tables of events ------------------------------------------------------------------------------------------------
+
+
+def make_table(
+    name: str,
+    meaning: str,
+    sources: Sequence[str],
+    columns: Sequence[Column],
+    *,
+    launched: bool = False,
+    make_part: Callable[[EventsOfReport, str], Part] | None = None,
+) -> Table:
+    """Return a table with a row for each event of sources.
+
+    `launched`: whether calls launched the events; else they are on threads themselves. `make_part`: makes the rows of a
+    source of a report, if these are not simply its events.
+    """
+
+    def make(report: EventsOfReport, source: str) -> Part:
+        events = report.load(source)
+        return EventPart(report, events, np.arange(events.begin.size), launched=launched)
+
+    @keep_opened_events()
+    def read(tables: JobTables, index: int) -> tuple[list[Part], Account]:
+        report, account, parts = EventsOfReport(tables, index), NO_ACCOUNT, list[Part]()
+        for source in sources:
+            result = report.report.results.get(source)
+            if result is not None:
+                parts.append((make_part or make)(report, source))
+                account = account.add(Account(result.read, result.dropped, result.pieces + parts[-1].further))
+        return parts, account
+
+    return Table(name, meaning, tuple(columns), lambda tables: range(len(tables.job.reports)), read)
+
+
+def take_number(*event_types: EventType, least: int | None = None) -> Callable[[EventPart], Values]:
+    """Return a function that reads the value of any of some types; what is below `least` counts as unknown."""
+    return lambda part: lack_below(part.get_values(*event_types), ABSENT + 1 if least is None else least)
+
+
+def take_name(*event_types: EventType) -> Callable[[EventPart], Values]:
+    """Return a function that reads the name of any of some types."""
+    return lambda part: find_names(part, event_types)
+
+
+def find_names(
+    part: EventPart, event_types: Iterable[EventType], rename: Callable[[EventType, str], str] = lambda _, name: name
+) -> Values:
+    """Return the name of each row: that of its value for any of the types."""
+    index, names = np.full(part.line.size, -1, np.int32), list[str]()
+    for event_type in event_types:
+        value = part.get_values(event_type)
+        known = part.events.get_names(event_type)
+        keys = np.array(sorted(known), np.int64)
+        at = np.searchsorted(keys, value)
+        has = pick(keys, at, ABSENT) == value
+        has &= value != ABSENT
+        index[has] = len(names) + at[has]
+        names += [rename(event_type, known[key]) for key in keys.tolist()]
+    return make_names(index, names)
+
+
+def find_type_names(part: EventPart, labels: Sequence[tuple[EventType, str]]) -> Values:
+    """Return the label of the type that each row has."""
+    index = np.full(part.line.size, -1, np.int32)
+    for number, (event_type, _) in enumerate(labels):
+        index[part.get_values(event_type) != ABSENT] = number
+    return make_names(index, [label for _, label in labels])
+
+
+def _find_steps(part: EventPart) -> Values:
+    place, time = part.host
+    return number_steps(part.tables, find_step(part.tables.job, pick(part.report.rows, place, -1), time))
+
+
+def _find_steps_of_time(part: Part) -> Values:
+    """Return the step of the task of the row in which a time is, by the limits of the steps on the task."""
+    job = part.tables.job
+    if job.steps is None:
+        return number_steps(part.tables, np.full(part.row.size, -1, np.int64))
+    spans = HostSpans(job.new_task[job.steps.task], job.steps.begin, job.steps.end)
+    first = find_starts(part.row, part.start)  # the values of a sample share its time
+    found = spans.find(job.find_tasks(part.row[first]), part.start[first])
+    step = np.repeat(pick(job.steps.step, found, -1), np.diff(first, append=part.row.size))
+    return number_steps(part.tables, step)
+
+
+def number_steps(tables: JobTables, step: IntArray) -> Values:
+    """Return the number of each step, given by index; -1 stands for none."""
+    numbers = np.zeros(0, np.int64) if tables.job.steps is None else tables.job.steps.number
+    return make_partial(pick(numbers, step, 0), np.asarray(step < 0, np.bool_))
+
+
+_STEP = "Number of the step of the program"
+STEP = Column(
+    "step", f"{_STEP} to which its host belongs, or in which it was launched", may_lack=True, find=_find_steps
+)
+STEP_OF_TIME = Column(
+    "step", f"{_STEP} in which it is, by the steps of its rank", may_lack=True, find=_find_steps_of_time
+)
+RANGE = Column(
+    "range", "Innermost NVTX push/pop range of its thread, or of the thread that launched it, then", kind="name",
+    find=lambda part: make_names(part.report.ranges.name_of(part.range), part.report.ranges.names),
+)  # fmt: skip
+RANGE_PATH = Column(
+    "range_path", "The range and those around it, the outermost first, with / between them", kind="name",
+    find=lambda part: make_names(part.report.ranges.path_of(part.range), part.report.ranges.paths),
+)  # fmt: skip
+LAUNCH_START = Column(
+    "launch_ns", "Start of the call that launched it; of the graph's for its nodes", NS, may_lack=True,
+    find=lambda part: make_partial(part.host[1] - part.tables.job.scope.origin, part.host[0] < 0),
+)  # fmt: skip
+LAUNCH_THREAD = Column(
+    "launch_thread", "Thread id of the thread that launched it", may_lack=True,
+    find=lambda part: lack_below(pick(part.tables.facts.thread, pick(part.report.rows, part.host[0], -1), -1)),
+)  # fmt: skip
+CORRELATION = Column(
+    "correlation_id", "CUPTI's id of the call that launched it", may_lack=True, find=take_number(types.CORRELATION)
+)
