@@ -9,7 +9,7 @@ TYPE_CHECKING = False  # as type checkers know it; to import `typing` delays the
 
 if TYPE_CHECKING:
     from nsys2prv_ng.api.calls import check, compare, inspect, shard, summarize, translate, what_if
-    from nsys2prv_ng.api.tables import OpenJob, open
+    from nsys2prv_ng.api.tables import OpenJob, export, open
     from nsys2prv_ng.comparison.result import Comparison
     from nsys2prv_ng.errors import ReportError, TranslationError, UsageError
     from nsys2prv_ng.inspection.model import Inspection
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckResult", "Comparison", "Inspection", "JobSummary", "OpenJob", "ReportError", "TranslationError",
     "TranslationResult", "UsageError", "WhatIfNumbers", "__version__",
-    "check", "compare", "inspect", "open", "shard", "summarize", "translate", "what_if",
+    "check", "compare", "export", "inspect", "open", "shard", "summarize", "translate", "what_if",
 ]  # fmt: skip
 
 _HOMES = {

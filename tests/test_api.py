@@ -46,6 +46,7 @@ CALLS = {
     "shard": nsys2prv_ng.shard,
     "summary": nsys2prv_ng.summarize,
     "compare": nsys2prv_ng.compare,
+    "export": nsys2prv_ng.export,
     "inspect": nsys2prv_ng.inspect,
     "check": nsys2prv_ng.check,
     "what-if": nsys2prv_ng.what_if,

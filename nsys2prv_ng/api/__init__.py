@@ -6,6 +6,6 @@ report that cannot be read.
 """
 
 from nsys2prv_ng.api.calls import check, compare, inspect, shard, summarize, translate, what_if
-from nsys2prv_ng.api.tables import open
+from nsys2prv_ng.api.tables import export, open
 
-__all__ = ["check", "compare", "inspect", "open", "shard", "summarize", "translate", "what_if"]
+__all__ = ["check", "compare", "export", "inspect", "open", "shard", "summarize", "translate", "what_if"]

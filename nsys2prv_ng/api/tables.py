@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -12,12 +14,13 @@ from nsys2prv_ng.api import arguments
 from nsys2prv_ng.api.arguments import Reports
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import calls
-from nsys2prv_ng.options.kinds import GPU_TIME, parse_job_time, parse_names, parse_numbers, read
+from nsys2prv_ng.options.kinds import GPU_TIME, AnyPath, parse_job_time, parse_names, parse_numbers, parse_path, read
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from nsys2prv_ng.tables.context import JobTables
+    from nsys2prv_ng.tables.export import ExportedTable
 
 # Numba, pyarrow and pandas are imported where they are used, so that the command line's --help answers at once.
 
@@ -136,13 +139,59 @@ def open(reports: Reports, options: calls.JobOptions) -> OpenJob:
     `reports`: as for translate, or a folder with reports, or a pattern. Close what this returns: `with open(...) as
     job`. A chosen time cuts the events, as in a trace.
     """
+    given, stack = arguments.expand_reports(reports), ExitStack()
+    return OpenJob(stack.enter_context(_open_tables(given, arguments.find_scratch(), options)), stack.close)
+
+
+@arguments.takes_two(calls.ExportOptions)
+def export(reports: Reports, folder: AnyPath, options: calls.ExportOptions) -> list[ExportedTable]:
+    """Write the events of a job as tables: a dataset for each, with a file for each rank; return what was written.
+
+    `reports`: as for open. `folder`: is made, or with `force` replaced if it is an export. After an error nothing is
+    left under its name. A chosen time cuts the events, as in a trace.
+    """
+    from nsys2prv_ng.runtime.files import make_folder_atomically
+    from nsys2prv_ng.tables.export import write_tables
+    from nsys2prv_ng.tables.registry import TABLES, find_table
+
+    given, into = arguments.expand_reports(reports), read(parse_path, folder, "folder")
+    chosen = list(map(find_table, dict.fromkeys(options.tables or TABLES)))
+    _refuse_folder(into, TABLES, options)
+    with (
+        make_folder_atomically(into, replaces=options.force) as temporary,
+        _open_tables(given, into.parent, options) as tables,
+    ):
+        written = write_tables(tables, chosen, temporary, options.format, options.display)
+    for warning in tables.job.warnings:
+        options.display.warn(warning)
+    return written
+
+
+def _refuse_folder(folder: Path, known: Mapping[str, object], options: calls.ExportOptions) -> None:
+    """Raise UsageError for what cannot be replaced: a file, a folder of others, or an export without `force`."""
+    if not os.path.lexists(folder):
+        return
+    if not folder.is_dir():
+        raise UsageError(f"{folder}: is a file; give a folder for the tables")
+    within = [path.name for path in folder.iterdir()]
+    if not known.keys() >= {*within}:
+        raise UsageError(f"{folder}: has other files than tables; give a new folder")
+    if within and not options.force:
+        raise UsageError(f"{folder}: has tables already; choose another name, or replace them", see=("force",))
+
+
+@contextmanager
+def _open_tables(reports: Sequence[Path], folder: Path, options: calls.JobOptions) -> Iterator[JobTables]:
+    """Yield what the tables of a job are read from. `folder`: takes what exceeds the memory, and what workers share."""
     from nsys2prv_ng.api.plans import choose_engine, make_read_options
     from nsys2prv_ng.job.open_job import open_job
+    from nsys2prv_ng.runtime.precompile import FOR_TRANSLATE, compile_ahead
     from nsys2prv_ng.tables.context import JobTables
 
-    given, scratch = arguments.expand_reports(reports), arguments.find_scratch()
     made = make_read_options(options, cuts_steps=True)
-    with ExitStack() as stack:
-        read_options = stack.enter_context(choose_engine(options, made, scratch))
-        job = stack.enter_context(open_job(given, scratch, read_options, options.display))
-        return OpenJob(JobTables(job), stack.pop_all().close)
+    with (
+        compile_ahead(FOR_TRANSLATE),
+        choose_engine(options, made, folder) as read_options,
+        open_job(reports, folder, read_options, options.display) as job,
+    ):
+        yield JobTables(job)

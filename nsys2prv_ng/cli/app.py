@@ -18,7 +18,7 @@ from typer.core import TyperGroup
 from nsys2prv_ng.cli.options import spell
 from nsys2prv_ng.cli.setup import cfgs, precompile, slurm
 from nsys2prv_ng.cli.summary import SidesCommand, compare, inspect, summary, what_if
-from nsys2prv_ng.cli.traces import check, shard, translate
+from nsys2prv_ng.cli.traces import check, export, shard, translate
 from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable
 from nsys2prv_ng.runtime.limits import keep_freed_memory, refuse_pandas
 from nsys2prv_ng.version import __version__
@@ -78,6 +78,7 @@ app.command()(summary)
 app.command()(what_if)
 app.command(cls=SidesCommand)(compare)
 app.command()(inspect)
+app.command()(export)
 app.command()(check)
 app.command()(cfgs)
 app.command()(precompile)

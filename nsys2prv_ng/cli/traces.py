@@ -1,4 +1,4 @@
-"""The commands that read and write traces: translate, which runs by default, shard and check."""
+"""The commands that write traces, shards and tables, and that check: translate, which runs by default."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nsys2prv_ng import api
 from nsys2prv_ng.cli.options import NoProgress, Quiet, describe_argument, with_options
 from nsys2prv_ng.cli.printing import print_result, print_summary
 from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable
-from nsys2prv_ng.options.calls import CheckOptions, ShardOptions, TranslateOptions
+from nsys2prv_ng.options.calls import CheckOptions, ExportOptions, ShardOptions, TranslateOptions
 from nsys2prv_ng.paraver.files import is_trace
 from nsys2prv_ng.report.formats import REPORTS_HELP, is_report_name
 from nsys2prv_ng.text.formatting import count_noun
@@ -74,6 +74,28 @@ def shard(
         where = shlex.quote(str(folder))
         there = count_noun(len(find_shards([folder])), "report")
         print(escape_unprintable(f"{folder}: now has {there}; nsys2prv-ng translate {where} OUT.prv"))
+
+
+@with_options(ExportOptions)
+def export(
+    paths: Annotated[
+        list[Path], describe_argument("REPORT... FOLDER", f"{REPORTS_HELP}, then the folder for the tables.")
+    ],
+    options: ExportOptions,
+    quiet: Quiet = False,
+) -> None:
+    """Write the events of all ranks as tables, for pandas, polars, DuckDB, Dask or Spark.
+
+    Each table is a dataset with a file for each rank: FOLDER/kernels/rank=0/part-0.parquet.
+    """
+    *reports, folder = paths
+    if not reports:
+        raise UsageError(f"no report to export into {folder}: nsys2prv-ng export REPORT... FOLDER")
+    written = api.export(reports, folder, **vars(options))
+    if not quiet:
+        for table in written:
+            left = "".join(f"; {count:,} {reason}" for reason, count in sorted(table.dropped.items()))
+            print(escape_unprintable(f"{folder / table.name}: {count_noun(table.rows, 'row')}{left}"))
 
 
 @with_options(CheckOptions)

@@ -282,6 +282,16 @@ class ShardOptions(EventOptions, ReadingOptions, kw_only=True):
     """Options of the call that reads reports into shards."""
 
 
+class ExportOptions(JobOptions, kw_only=True):
+    """Options of an export of tables."""
+
+    tables: kinds.Names = Option("Only these tables.", metavar="NAME,...", shown="all that have rows")
+    format: Annotated[Option[Literal["parquet", "csv"], Literal["parquet", "csv"]], kinds.one_of("parquet", "csv")] = (
+        Option("Format of the files.", "parquet", metavar="parquet|csv")
+    )
+    force: kinds.Flag = Option("Replace an existing export.", False)
+
+
 class CheckOptions(CallOptions, kw_only=True):
     """Options of a check."""
 
@@ -295,5 +305,6 @@ class CheckOptions(CallOptions, kw_only=True):
 
 ALL_OPTIONS = (
     TranslateOptions, ShardOptions, SummaryOptions, WhatIfOptions, CompareOptions, InspectOptions, CheckOptions,
+    ExportOptions,
 )  # fmt: skip
 """The options of all calls."""

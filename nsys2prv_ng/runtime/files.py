@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -100,6 +101,43 @@ def create_beside(file: Path) -> tuple[int, Path]:
             if hold(descriptor) or path.exists():  # otherwise another process took it for abandoned
                 return descriptor, path
             os.close(descriptor)
+
+
+@contextmanager
+def make_folder_atomically(folder: Path, *, replaces: bool) -> Iterator[Path]:
+    """Yield a new folder that takes its name at the end of the context, or vanishes with an error.
+
+    With `replaces` it takes the place of a folder of this name, which is removed. Folders that killed processes left
+    beside it are removed, too. Raises TranslationError.
+    """
+    temporary, descriptor = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp"), -1
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        for left in folder.parent.glob(f".{escape(folder.name)}.{'[0-9a-f]' * 8}.tmp"):
+            with suppress(OSError):
+                other = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+                try:
+                    if hold(other):
+                        shutil.rmtree(left)
+                finally:
+                    os.close(other)
+        temporary.mkdir()
+        descriptor = os.open(temporary, os.O_RDONLY | os.O_DIRECTORY)
+        hold(descriptor)
+        yield temporary
+        if replaces and folder.exists():
+            old = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
+            folder.rename(old)
+            temporary.rename(folder)
+            shutil.rmtree(old)
+        else:
+            temporary.rename(folder)
+    except OSError as error:
+        raise TranslationError(f"{folder}: cannot be written: {error.strerror or error}") from None
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def hold(descriptor: int) -> bool:

@@ -31,8 +31,8 @@ class Values(NamedTuple):
     missing: BoolArray | None = None
     names: Sequence[str] | None = None
 
-    def take(self, which: NDArray[np.generic]) -> Values:
-        """Return the values at indices, or in a mask."""
+    def take(self, which: NDArray[Any] | slice) -> Values:
+        """Return the values at indices, or of a slice."""
         return Values(self.data[which], None if self.missing is None else self.missing[which], self.names)
 
 

@@ -25,7 +25,6 @@ from nsys2prv_ng.tables.columns import (
     THREAD,
     TIME,
     Column,
-    Part,
     Values,
     lack_below,
     make_names,
@@ -39,11 +38,10 @@ from nsys2prv_ng.tables.events import (
     STEP,
     STEP_OF_TIME,
     EventPart,
-    EventsOfReport,
-    NvtxPart,
     SamplePart,
     find_names,
     find_type_names,
+    load_samples,
     make_table,
     take_name,
     take_number,
@@ -110,7 +108,7 @@ COPIES = make_table(
 
 
 def _find_correlations(part: EventPart) -> Values:
-    return lack_below(part.report.find_correlations(part.place, part.start), ABSENT + 1)
+    return lack_below(part.source.correlation[part.line], ABSENT + 1)
 
 
 CUDA_CALLS = make_table(
@@ -191,7 +189,7 @@ def _name_of_domains(name: str, meaning: str, make: Callable[[str], EventType]) 
 def _find_real_payloads(part: EventPart) -> Values:
     value = _take_of_domains(families.make_nvtx_real_payload)(part)
     scale = 10.0 ** families.make_nvtx_real_payload("").precision
-    return Values(np.where(value == ABSENT, np.nan, value / scale))
+    return Values(np.where(value == ABSENT, np.nan, value / scale), np.asarray(value == ABSENT, np.bool_))
 
 
 def _find_nvtx(*, source: str = source_names.NVTX, domain: bool = False) -> Callable[[EventPart], Values]:
@@ -209,11 +207,6 @@ def _find_nvtx(*, source: str = source_names.NVTX, domain: bool = False) -> Call
 _TEXT = "Text of the range without a number at its end"
 _DOMAIN = "Domain of NVTX"
 _NUMBER = _number_of_domains("number", "Number that was cut from the text", families.make_nvtx_number)
-
-
-def _make_nvtx_part(report: EventsOfReport, source: str) -> Part:
-    events = report.load(source)
-    return NvtxPart(report, events, np.arange(events.begin.size), launched=False)
 
 
 NVTX = make_table(
@@ -243,7 +236,6 @@ NVTX = make_table(
             "end_thread", "Thread id of the thread that ended it, if another", families.make_nvtx_end_thread
         ),
     ),
-    make_part=_make_nvtx_part,
 )
 
 NVTX_ON_GPU = make_table(
@@ -379,7 +371,7 @@ GPU_METRICS = make_table(
             find=lambda part: make_names(part.type, _list_units(_find_metrics(part))),
         ),
     ),
-    make_part=SamplePart,
+    make_part=load_samples,
 )
 
 SAMPLES = make_table(

@@ -7,19 +7,14 @@ from functools import cached_property
 
 import numpy as np
 
-from nsys2prv_ng.arrays.row_keys import find_rows, find_starts, list_indices
-from nsys2prv_ng.arrays.types import IntArray, pick
+from nsys2prv_ng import source_names
+from nsys2prv_ng.arrays.row_keys import find_rows, find_starts
+from nsys2prv_ng.arrays.types import IntArray, Integers, pick
 from nsys2prv_ng.job.counted import find_step
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.reading.device_operations import LaunchedOperations, load_launched_operations, load_launches
-from nsys2prv_ng.reading.opened_events import (
-    ABSENT,
-    OpenedEvents,
-    keep_opened_events,
-    load_opened_events,
-    load_source_records,
-)
+from nsys2prv_ng.reading.device_operations import load_launched_operations, load_launches
+from nsys2prv_ng.reading.opened_events import ABSENT, keep_opened_events, load_opened_events, load_source_records
 from nsys2prv_ng.sources.registry import GPU_OPERATIONS
 from nsys2prv_ng.steps.spans import HostSpans
 from nsys2prv_ng.tables.columns import (
@@ -39,94 +34,107 @@ from nsys2prv_ng.tables.ranges import NestedRanges
 
 
 class EventsOfReport:
-    """One report of a job, and what several columns of its tables need."""
+    """One report of a job, and what several of its tables need."""
 
     def __init__(self, tables: JobTables, index: int) -> None:
         self.tables, self.job = tables, tables.job
         self.report, self.rows = self.job.reports[index], self.job.tree.rows[index]
 
-    def load(self, source: str) -> OpenedEvents:
-        return load_opened_events(self.report, source, self.job.store)
-
     @cached_property
     def ranges(self) -> NestedRanges:
         return NestedRanges(self.report, self.job.store)
 
-    @cached_property
-    def _launched(self) -> LaunchedOperations:
-        return load_launched_operations(self.report, self.job.store)
 
-    def find_launches(self, place: IntArray, begin: IntArray) -> tuple[IntArray, IntArray]:
-        """Return (place of the thread, start of the call in ns) of the launch of operations; -1 and 0 if unknown."""
-        launched = self._launched
+class SourceEvents:
+    """All events of one source of a report, and what is found for all of them at once.
+
+    `is_launched`: whether calls launched them; else they are on threads themselves.
+    """
+
+    def __init__(self, report: EventsOfReport, source: str, *, is_launched: bool) -> None:
+        self.report, self._is_launched, self._is_nvtx = report, is_launched, source == source_names.NVTX
+        self.events = load_opened_events(report.report, source, report.job.store)
+
+    @cached_property
+    def host(self) -> tuple[IntArray, IntArray]:
+        """Place of the thread that launched each event or that it is on, and that time (ns); -1 and 0 if unknown."""
+        place, begin = self.events.place, self.events.begin
+        if not self._is_launched:
+            return place, begin
+        launched = load_launched_operations(self.report.report, self.report.job.store)
         at = find_rows([launched.place, launched.begin], [place, begin])
         at[~pick(launched.is_known, at, False)] = -1
         return pick(launched.thread, at, -1), pick(launched.launched, at, 0)
 
-    def find_correlations(self, place: IntArray, begin: IntArray) -> IntArray:
-        """Return the correlation id of what each of n calls (thread, start in ns) launched; ABSENT without one."""
-        launches = load_launches(self.report, self.job.store)
+    @cached_property
+    def range(self) -> IntArray:
+        """The innermost range of the thread at that time; -1 for none. A range is not around itself."""
+        if self._is_nvtx:
+            lines = np.arange(self.events.begin.size)
+            return self.report.ranges.find_around(lines, self.events.place, self.events.begin)
+        return self.report.ranges.find(*self.host)
+
+    @cached_property
+    def correlation(self) -> IntArray:
+        """CUPTI's id of each call, if it launched an operation; else ABSENT."""
+        report, store = self.report.report, self.report.job.store
+        launches = load_launches(report, store)
         ids = np.full(launches.place.size, ABSENT)
         for source in GPU_OPERATIONS:
-            events = self.load(source)
+            events = load_opened_events(report, source, store)
             at = find_rows([events.place, events.begin], [launches.place, launches.begin])
             ids = np.where(ids == ABSENT, pick(events.get_values(types.CORRELATION), at, ABSENT), ids)
-        return pick(ids, find_rows([launches.thread, launches.sent], [place, begin]), ABSENT)
+        call = find_rows([launches.thread, launches.sent], [self.events.place, self.events.begin])
+        return pick(ids, call, ABSENT)
 
 
 class EventPart(Part):
-    """n rows of events of one source of a report. `line`: the index of each among the events of the source."""
+    """n rows of events of a source. `line`: the index of each among the events of the source."""
 
-    def __init__(self, report: EventsOfReport, events: OpenedEvents, line: IntArray, *, launched: bool) -> None:
-        self.report, self.events, self.line, self.is_launched = report, events, line, launched
-        self.place, begin = events.place[line], events.begin[line]
-        super().__init__(report.tables, report.rows[self.place], begin, begin + events.length[line])
+    def __init__(self, source: SourceEvents, line: IntArray) -> None:
+        self.source, self.events, self.line, self.report = source, source.events, line, source.report
+        begin = self.events.begin[line]
+        row = self.report.rows[self.events.place[line]]
+        super().__init__(self.report.tables, row, begin, begin + self.events.length[line])
 
     def take(self, which: IntArray) -> EventPart:
-        return EventPart(self.report, self.events, self.line[which], launched=self.is_launched)
+        return EventPart(self.source, self.line[which])
 
     def get_values(self, *event_types: EventType) -> IntArray:
         """Return the value of each row for any of the types; ABSENT if it has none of them."""
         return self.events.get_values(*event_types)[self.line]
 
-    @cached_property
+    @property
     def host(self) -> tuple[IntArray, IntArray]:
-        """Place of the thread and time (ns) of what the host did: it launched the event, or the event is on it."""
-        return self.report.find_launches(self.place, self.start) if self.is_launched else (self.place, self.start)
+        """Place of the thread and time (ns) of what the host did."""
+        place, time = self.source.host
+        return place[self.line], time[self.line]
 
-    @cached_property
+    @property
     def range(self) -> IntArray:
         """The innermost range of the thread at that time; -1 for none."""
-        return self.report.ranges.find(*self.host)
-
-
-class NvtxPart(EventPart):
-    """n rows of NVTX events: what is around a range is not the range itself."""
-
-    def take(self, which: IntArray) -> NvtxPart:
-        return NvtxPart(self.report, self.events, self.line[which], launched=False)
-
-    @cached_property
-    def range(self) -> IntArray:
-        return self.report.ranges.find_around(self.line, self.place, self.start)
+        return self.source.range[self.line]
 
 
 class SamplePart(Part):
-    """n values of metrics: each sample has a row for each of its values."""
+    """n values of metrics, with the index of the type of each. Each sample has a row for each of its values."""
 
-    def __init__(self, report: EventsOfReport, source: str, word: IntArray | None = None) -> None:
-        self.report, self.source = report, source
-        records = load_source_records(report.report, source, report.job.store)
-        count = np.diff(records.first)
-        self._word = list_indices(records.first[:-1], count) if word is None else word
-        line = np.repeat(np.arange(count.size), count)[self._word - records.first[0] if self._word.size else self._word]
-        self.further = self._word.size - count.size
-        self.type, self.value = records.handle[self._word], records.value[self._word]
-        row, time = report.rows[records.place[line]], records.time[line]
+    def __init__(self, report: EventsOfReport, row: IntArray, time: IntArray, type: Integers, value: IntArray) -> None:
         super().__init__(report.tables, row, time, time)
+        self.report, self.type, self.value = report, type, value
 
     def take(self, which: IntArray) -> SamplePart:
-        return SamplePart(self.report, self.source, self._word[which])
+        return SamplePart(self.report, self.row[which], self.start[which], self.type[which], self.value[which])
+
+
+def load_samples(report: EventsOfReport, source: str) -> SamplePart:
+    """Return the values of all metrics of a source."""
+    records = load_source_records(report.report, source, report.job.store)
+    count, words = np.diff(records.first), slice(records.first[0], records.first[-1])
+    row, time = (np.repeat(column, count) for column in (report.rows[records.place], records.time))
+    part = SamplePart(report, row, time, records.handle[words], records.value[words])
+    part.further = time.size - count.size
+    return part
 
 
 # ---- tables of events ------------------------------------------------------------------------------------------------
@@ -148,8 +156,8 @@ def make_table(
     """
 
     def make(report: EventsOfReport, source: str) -> Part:
-        events = report.load(source)
-        return EventPart(report, events, np.arange(events.begin.size), launched=launched)
+        events = SourceEvents(report, source, is_launched=launched)
+        return EventPart(events, np.arange(events.events.begin.size))
 
     @keep_opened_events()
     def read(tables: JobTables, index: int) -> tuple[list[Part], Account]:

@@ -191,17 +191,24 @@ def list_event_tables(report: Path) -> list[str]:
 HOSTILE = ["=1+1", 'a"b,c\nd', "'; DROP TABLE x", "\u202eevil", "x" * 10_000, "NaN", "None", "", "a / b", "\x00z"]
 
 
-def test_names_are_only_data(tmp_path: Path) -> None:
-    connection = sqlite3.connect(GRAPH)
-    ids = [i for (i,) in connection.execute("SELECT DISTINCT textId FROM NVTX_EVENTS WHERE textId IS NOT NULL LIMIT 8")]
-    connection.close()
-    report = tmp_path / "hostile.sqlite"
+def make_hostile(report: Path) -> Path:
+    """Make a report whose NVTX ranges have hostile names."""
     report.write_bytes(GRAPH.read_bytes())
     connection = sqlite3.connect(report)
     with connection:
+        query = "SELECT DISTINCT textId FROM NVTX_EVENTS WHERE textId IS NOT NULL"
+        ids = [number for (number,) in connection.execute(query)]
         for number, text in zip(ids, HOSTILE, strict=False):
             connection.execute("UPDATE StringIds SET value = ? WHERE id = ?", (text, number))
+        texts = connection.execute("SELECT DISTINCT text FROM NVTX_EVENTS WHERE text IS NOT NULL").fetchall()
+        for (old,), text in zip(texts, HOSTILE, strict=False):
+            connection.execute("UPDATE NVTX_EVENTS SET text = ? WHERE text = ?", (text, old))
     connection.close()
+    return report
+
+
+def test_names_are_only_data(tmp_path: Path) -> None:
+    report = make_hostile(tmp_path / "hostile.sqlite")
     with nsys2prv_ng.open(report) as job:
         names = {*job.nvtx["name"].dropna()}
         assert {"=1+1", "NaN", "'; DROP TABLE x"} & names
