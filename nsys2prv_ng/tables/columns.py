@@ -162,7 +162,8 @@ class Table(ValueClass):
     """A table: its name, what a row is, its columns, and how it is read.
 
     `list_pieces`: what can be read on its own, such as the indices of reports. `read`: the rows of a piece, in parts,
-    and their account. `is_whole`: whether its only piece needs all reports together, and an engine for itself.
+    and their account. `is_whole`: whether its only piece needs all reports together, and an engine for itself. `group`:
+    tables of one group have the same pieces, and share what they read of them; empty for a table alone.
     """
 
     name: str
@@ -171,6 +172,7 @@ class Table(ValueClass):
     list_pieces: Callable[[JobTables], Sequence[int]]
     read: Callable[[JobTables, int], tuple[Sequence[Part], Account]]
     is_whole: bool = False
+    group: str = ""
 
     def find_columns(self, names: Sequence[str]) -> list[Column]:
         """Return the columns with these names. Raises UsageError with the nearest name for another one."""

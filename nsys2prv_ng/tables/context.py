@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,10 +46,20 @@ def list_row_facts(job: Job) -> RowFacts:
 
 
 class JobTables:
-    """A job, and what its tables share."""
+    """A job, and what its tables share.
+
+    `reports`: what tables of a report share, by its index, while several are read one after the other; else None.
+    """
 
     def __init__(self, job: Job) -> None:
         self.job, self.facts = job, list_row_facts(job)
+        self.reports: dict[int, Any] | None = None
+
+    def keep_reports(self) -> JobTables:
+        """Return a copy that keeps what tables of a report share."""
+        kept = copy(self)
+        kept.reports = {}
+        return kept
 
     @cached_property
     def waits(self) -> Waits:

@@ -372,6 +372,7 @@ GPU_METRICS = make_table(
         ),
     ),
     make_part=load_samples,
+    group="",
 )
 
 SAMPLES = make_table(

@@ -13,7 +13,7 @@ from nsys2prv_ng.arrays.types import IntArray, Integers, pick
 from nsys2prv_ng.job.counted import find_step
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
-from nsys2prv_ng.reading.device_operations import load_launched_operations, load_launches
+from nsys2prv_ng.reading.device_operations import LaunchedOperations, load_launched_operations, load_launches
 from nsys2prv_ng.reading.opened_events import ABSENT, keep_opened_events, load_opened_events, load_source_records
 from nsys2prv_ng.sources.registry import GPU_OPERATIONS
 from nsys2prv_ng.steps.spans import HostSpans
@@ -44,6 +44,10 @@ class EventsOfReport:
     def ranges(self) -> NestedRanges:
         return NestedRanges(self.report, self.job.store)
 
+    @cached_property
+    def launched(self) -> LaunchedOperations:
+        return load_launched_operations(self.report, self.job.store)
+
 
 class SourceEvents:
     """All events of one source of a report, and what is found for all of them at once.
@@ -61,7 +65,7 @@ class SourceEvents:
         place, begin = self.events.place, self.events.begin
         if not self._is_launched:
             return place, begin
-        launched = load_launched_operations(self.report.report, self.report.job.store)
+        launched = self.report.launched
         at = find_rows([launched.place, launched.begin], [place, begin])
         at[~pick(launched.is_known, at, False)] = -1
         return pick(launched.thread, at, -1), pick(launched.launched, at, 0)
@@ -148,6 +152,7 @@ def make_table(
     *,
     launched: bool = False,
     make_part: Callable[[EventsOfReport, str], Part] | None = None,
+    group: str = "events",
 ) -> Table:
     """Return a table with a row for each event of sources.
 
@@ -162,6 +167,8 @@ def make_table(
     @keep_opened_events()
     def read(tables: JobTables, index: int) -> tuple[list[Part], Account]:
         report, account, parts = EventsOfReport(tables, index), NO_ACCOUNT, list[Part]()
+        if tables.reports is not None:
+            report = tables.reports.setdefault(index, report)
         for source in sources:
             result = report.report.results.get(source)
             if result is not None:
@@ -169,7 +176,7 @@ def make_table(
                 account = account.add(Account(result.read, result.dropped, result.pieces + parts[-1].further))
         return parts, account
 
-    return Table(name, meaning, tuple(columns), lambda tables: range(len(tables.job.reports)), read)
+    return Table(name, meaning, tuple(columns), lambda tables: range(len(tables.job.reports)), read, group=group)
 
 
 def take_number(*event_types: EventType, least: int | None = None) -> Callable[[EventPart], Values]:

@@ -22,9 +22,12 @@ from pyarrow import csv, parquet
 
 from nsys2prv_ng.arrays.row_keys import find_starts, sort_rows
 from nsys2prv_ng.arrays.types import IntArray, pick, put
+from nsys2prv_ng.grouping import group_by_key
+from nsys2prv_ng.reading.opened_events import keep_opened_events
 from nsys2prv_ng.runtime.progress import Progress
 from nsys2prv_ng.tables.columns import NO_ACCOUNT, RANK, Account, Column, Part, Table, Values, join_values
 from nsys2prv_ng.tables.context import JobTables
+from nsys2prv_ng.tables.registry import TABLES
 from nsys2prv_ng.value_class import ValueClass
 
 PARQUET, CSV = "parquet", "csv"
@@ -52,27 +55,31 @@ def write_tables(
 ) -> list[ExportedTable]:
     """Write tables into a folder, which all workers of the engine share."""
     folder = folder.absolute()  # a worker may run in another folder
-    pieces = [(table, piece) for table in chosen if not table.is_whole for piece in table.list_pieces(tables)]
-    whole = [table for table in chosen if table.is_whole]
+    groups = group_by_key((table.group or table.name, table) for table in chosen if not table.is_whole).values()
+    # The pieces of metrics are the largest: with them first, no process is left with one at the end.
+    pieces = [([table.name for table in group], n) for group in groups for n in group[0].list_pieces(tables)][::-1]
+    whole = [([table.name], 0) for table in chosen if table.is_whole]
     done = {table.name: (0, NO_ACCOUNT) for table in chosen}
 
-    def write(item: tuple[Table, int]) -> tuple[str, int, Account]:
-        table, piece = item
-        return (table.name, *_write_piece(tables, table, piece, folder / table.name, format))
+    def write(item: tuple[list[str], int]) -> list[tuple[str, int, Account]]:
+        names, piece = item
+        kept = tables.keep_reports()
+        with keep_opened_events():
+            return [(name, *_write_piece(kept, name, piece, folder, format)) for name in names]
 
-    def add(name: str, rows: int, account: Account) -> None:
-        before = done[name]
-        done[name] = before[0] + rows, before[1].add(account)
+    def add(written: list[tuple[str, int, Account]]) -> None:
+        for name, rows, account in written:
+            done[name] = done[name][0] + rows, done[name][1].add(account)
         step.update(1)
 
     with (
-        tables.job.engine.beside(lambda: [write((table, 0)) for table in whole]) as wait_for_whole,
+        tables.job.engine.beside(lambda: list(map(write, whole))) as wait_for_whole,
         progress.step(f"writing {len(chosen)} tables", len(pieces) + len(whole), "piece") as step,
     ):
         for written in tables.job.engine.map(write, pieces):
-            add(*written)
+            add(written)
         for written in wait_for_whole():
-            add(*written)
+            add(written)
     for ranks in folder.glob("*/*"):
         _number_files(ranks)
     return [ExportedTable(name, rows, *account) for name, (rows, account) in done.items()]
@@ -90,20 +97,22 @@ def _number_files(folder: Path) -> None:
         files[piece].rename(folder / f"part-{number}{files[piece].suffix}")
 
 
-def _write_piece(tables: JobTables, table: Table, piece: int, folder: Path, format: str) -> tuple[int, Account]:
+def _write_piece(tables: JobTables, name: str, piece: int, folder: Path, format: str) -> tuple[int, Account]:
     """Write a piece of a table, a file for each of its ranks, sorted by time; return its rows and its account."""
+    table = TABLES[name]  # no engine sends this to a worker
     parts, account = table.read(tables, piece)
     nothing = np.zeros(0, np.int64)
-    start = np.concatenate([nothing, *(part.start for part in parts)])
-    rank = np.concatenate([nothing, *(pick(tables.facts.rank, part.row, -1) for part in parts)])
-    is_sorted = not (np.diff(rank).any() or (start[1:] < start[:-1]).any())
+    start = parts[0].start if len(parts) == 1 else np.concatenate([nothing, *(part.start for part in parts)])
+    rank_of_row = tables.facts.rank.astype(np.int32)
+    rank = np.concatenate([nothing.astype(np.int32), *(pick(rank_of_row, part.row, -1) for part in parts)])
+    is_sorted = not ((rank[1:] != rank[:-1]).any() or (start[1:] < start[:-1]).any())
     order = np.arange(start.size) if is_sorted else sort_rows(rank, start)
     first = find_starts(rank[order])
     columns = [column for column in table.columns if column.name != RANK.name]
     schema = _make_schema(table, columns, account, format)
     for rows in np.split(order, first[1:]) if order.size else ():
         number = int(rank[rows[0]])
-        into = folder / f"rank={_NO_RANK if number < 0 else number}"
+        into = folder / name / f"rank={_NO_RANK if number < 0 else number}"
         into.mkdir(parents=True, exist_ok=True)
         # A piece may be written more than once, at the same time, with the same bytes.
         temporary = into / f".{secrets.token_hex(8)}"
@@ -160,9 +169,10 @@ def _write_file(file: Path, format: str, schema: pa.Schema, batches: Iterator[pa
     make: Callable[..., Any] = csv.CSVWriter
     options: dict[str, Any] = {}
     if format == PARQUET:
-        coded = [name for name in schema.names if not name.endswith("_ns")]  # most times occur once
+        times = [name for name in schema.names if name.endswith("_ns")]  # most occur once, and readers choose by them
+        coded = [name for name in schema.names if name not in times]
         make = parquet.ParquetWriter
-        options = {"compression": "zstd", "compression_level": 1, "use_dictionary": coded}
+        options = {"compression": "zstd", "compression_level": 1, "use_dictionary": coded, "write_statistics": times}
     with closing(make(os.fspath(file), schema, **options)) as writer:
         for batch in batches:
             writer.write(batch)

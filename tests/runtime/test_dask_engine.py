@@ -349,3 +349,15 @@ def test_summary_and_comparison(scheduler, tmp_path, monkeypatch, count):
     one, other = (nsys2prv_ng.compare([reports, reports], dask=where).to_dict() for where in ("", scheduler))
     assert one == other
     assert not list(tmp_path.iterdir())
+
+
+def test_an_export_has_the_same_bytes(scheduler: str, tmp_path: Path) -> None:
+    reports = sorted(SAMPLES.glob("mpi-4.rank*.sqlite"))
+    for name, where in (("here", ""), ("there", scheduler)):
+        nsys2prv_ng.export(reports, tmp_path / name, tables=["kernels", "mpi_calls", "gaps", "waits"], dask=where)
+    here, there = (
+        {file.relative_to(tmp_path / name): file.read_bytes() for file in (tmp_path / name).rglob("*.parquet")}
+        for name in ("here", "there")
+    )
+    assert here == there and len(here) == 16
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["here", "there"]
