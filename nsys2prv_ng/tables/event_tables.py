@@ -28,7 +28,7 @@ from nsys2prv_ng.tables.columns import (
     Values,
     lack_below,
     make_names,
-)  # fmt: skip
+)
 from nsys2prv_ng.tables.events import (
     CORRELATION,
     LAUNCH_START,
@@ -45,7 +45,7 @@ from nsys2prv_ng.tables.events import (
     make_table,
     take_name,
     take_number,
-)  # fmt: skip
+)
 
 
 def _number(name: str, meaning: str, *event_types: EventType, unit: str = "", least: int | None = None) -> Column:

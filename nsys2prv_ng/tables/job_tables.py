@@ -42,7 +42,7 @@ from nsys2prv_ng.tables.columns import (
     lack_below,
     make_names,
     make_partial,
-)  # fmt: skip
+)
 from nsys2prv_ng.tables.context import JobTables
 
 _ON_ANY = (*ON_STREAM[:-2], THREAD, START, END)
