@@ -41,6 +41,7 @@ docs:
     python docs/schemas.py
     python docs/bottlenecks.py
     python docs/tables.py
+    python docs/notebook.py
     python docs/quotes.py
     mkdocs build --strict
 

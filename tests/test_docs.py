@@ -54,6 +54,7 @@ def load_script(name: str) -> ModuleType:
 
 QUOTES = load_script("quotes")
 EXERCISES = load_script("exercises")
+NOTEBOOK = load_script("notebook")
 
 
 def words_of(command: str) -> dict[str, set[str]]:
@@ -211,7 +212,7 @@ def test_a_program_takes_each_picture() -> None:
     tables = [load_script(name).PICTURES for name in ("photograph", "photograph_page")]
     # Importing it needs matplotlib.
     drawn = re.findall(r'^[A-Z]+ = .*/(\w+)\.png"$', (ROOT / "benchmarks/chart.py").read_text(), re.MULTILINE)
-    taken = [*itertools.chain(*tables), *drawn]
+    taken = [*itertools.chain(*tables), *drawn, *NOTEBOOK.list_pictures(NOTEBOOK.read_notebook())]
     assert sorted(taken) == sorted(path.stem for path in (DOCS / "pictures").glob("*.png"))
 
 
