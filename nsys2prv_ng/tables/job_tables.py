@@ -44,8 +44,9 @@ from nsys2prv_ng.tables.columns import (
     make_partial,
 )
 from nsys2prv_ng.tables.context import JobTables
+from nsys2prv_ng.tables.events import STEP_OF_TIME
 
-_ON_ANY = (*ON_STREAM[:-2], THREAD, START, END)
+_ON_ANY = (*ON_STREAM[:-2], THREAD, START, END, STEP_OF_TIME)
 _LIBRARIES = ("NCCL", "MPI")
 
 
@@ -311,7 +312,7 @@ GAPS = Table(
     "gaps",
     "A piece of an idle gap of a GPU, with one cause: the pieces of a gap follow each other without a break",
     (
-        *(RANK, NODE, GPU, START, END),
+        *(RANK, NODE, GPU, START, END, STEP_OF_TIME),
         Column("gap_start_ns", "Start of the whole gap", NS),
         Column("gap_end_ns", "End of the whole gap, when the next operation starts", NS),
         _name(
