@@ -21,7 +21,7 @@ _HEAD = """# Tables
 [`nsys2prv_ng.open`](python.md#tables) gives each table as a pandas DataFrame, and [`nsys2prv-ng
 export`](commands.md#export) writes them as Parquet or CSV files. The rows are sorted by `start_ns`. All times are on
 the one clock of all nodes, in ns from time 0 of the trace of the same reports. A chosen time cuts intervals, as in a
-trace.
+trace; collectives, messages, waits and steps that lie partly in it are whole.
 
 In pandas, a column is int64, or Int64 if it may lack values (*); names are categories, which may lack values, too.
 
@@ -29,7 +29,7 @@ In pandas, a column is int64, or Int64 if it may lack values (*); names are cate
 
 Each table is a folder with one for each rank: `FOLDER/kernels/rank=0/part-0.parquet`. So the rank is no column of a
 file; programs that know Hive's names of folders add it. Events that belong to no rank are in
-`rank=__HIVE_DEFAULT_PARTITION__`, which they read as a missing value. A table without rows has no folder.
+`rank=-1`. A table without rows has no folder.
 
 ```python
 import duckdb, pandas, polars

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from nsys2prv_ng.bundled.presets import list_presets
@@ -55,6 +56,15 @@ def test_other_cells_are_presets() -> None:
     named = {text for _, text in CELLS} - {*LINES} - {*COMMANDS}
     assert named <= PRESETS
     assert len(ROWS) == PAGE.count("\n| ") - PAGE.count("| here |")
+
+
+GROUPED = (DOCS / "reference/summary.md").read_text().partition("## What became a group-by")[2]
+
+
+@pytest.mark.parametrize("line", re.findall(r"\| `(pandas\..*?|job\..*?)` \|$", GROUPED, re.MULTILINE))
+def test_a_line_gives_what_a_table_gave(line: str, jobs: list[dict[str, Any]]) -> None:
+    found = [eval(line.replace(r"\|", "|"), {"pandas": pd, "job": variables["job"]}) for variables in jobs]
+    assert sum(map(len, found)) > 0
 
 
 def test_lines_give_what_nsys_stats_gives(jobs: list[dict[str, Any]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -15,12 +16,16 @@ from nsys2prv_ng.api.arguments import Reports
 from nsys2prv_ng.errors import UsageError
 from nsys2prv_ng.options import calls
 from nsys2prv_ng.options.kinds import GPU_TIME, AnyPath, parse_job_time, parse_names, parse_numbers, parse_path, read
+from nsys2prv_ng.runtime.files import resolve_links
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from nsys2prv_ng.tables.context import JobTables
     from nsys2prv_ng.tables.export import ExportedTable
+
+_OF_RANK = re.compile(r"rank=-?\d+/part-\d+\.(?:parquet|csv)")
+"""A file of an export, in the folder of its table."""
 
 # Numba, pyarrow and pandas are imported where they are used, so that the command line's --help answers at once.
 
@@ -154,7 +159,7 @@ def export(reports: Reports, folder: AnyPath, options: calls.ExportOptions) -> l
     from nsys2prv_ng.tables.export import write_tables
     from nsys2prv_ng.tables.registry import TABLES, find_table
 
-    given, into = arguments.expand_reports(reports), read(parse_path, folder, "folder")
+    given, into = arguments.expand_reports(reports), resolve_links(read(parse_path, folder, "folder"))
     chosen = list(map(find_table, dict.fromkeys(options.tables or TABLES)))
     _refuse_folder(into, TABLES, options)
     with (
@@ -173,8 +178,8 @@ def _refuse_folder(folder: Path, known: Mapping[str, object], options: calls.Exp
         return
     if not folder.is_dir():
         raise UsageError(f"{folder}: is a file; give a folder for the tables")
-    within = [path.name for path in folder.iterdir()]
-    if not known.keys() >= {*within}:
+    within = [path.relative_to(folder).parts for path in folder.rglob("*") if not path.is_dir()]
+    if not all(len(parts) == 3 and parts[0] in known and _OF_RANK.fullmatch("/".join(parts[1:])) for parts in within):
         raise UsageError(f"{folder}: has other files than tables; give a new folder")
     if within and not options.force:
         raise UsageError(f"{folder}: has tables already; choose another name, or replace them", see=("force",))

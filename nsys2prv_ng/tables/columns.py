@@ -25,15 +25,19 @@ Named = TypeVar("Named")
 
 
 class Values(NamedTuple):
-    """n values of a column. `missing` marks those that are not known. With `names`, the data are indices of names."""
+    """n values of a column. `missing` marks those that are not known. With `names`, the data are indices of names.
+
+    `of_all`: whether the names are those of the whole job, so that all its tables have them, used or not.
+    """
 
     data: NDArray[Any]
     missing: BoolArray | None = None
     names: Sequence[str] | None = None
+    of_all: bool = False
 
     def take(self, which: NDArray[Any] | slice) -> Values:
         """Return the values at indices, or of a slice."""
-        return Values(self.data[which], None if self.missing is None else self.missing[which], self.names)
+        return self._replace(data=self.data[which], missing=None if self.missing is None else self.missing[which])
 
 
 def make_partial(data: IntArray, missing: BoolArray) -> Values:
@@ -58,7 +62,7 @@ def join_values(parts: Sequence[Values]) -> Values:
     if parts[0].names is None:
         return Values(np.concatenate([part.data for part in parts]), missing)
     used = [
-        np.bincount(part.data[~mask], minlength=len(part.names or ())) > 0
+        np.bincount(part.data[~mask], minlength=len(part.names or ())) > -part.of_all
         for part, mask in zip(parts, masks, strict=True)
     ]
     kept = [
@@ -193,11 +197,14 @@ def _of_row(fact: str) -> Callable[[Part], Values]:
 
 
 RANK = Column(
-    "rank", "Rank of the process; that of its parent for a child of a rank", may_lack=True, find=_of_row("rank")
-)
+    "rank", "Rank of the process; that of its parent for a child of a rank; -1 without one",
+    find=lambda part: Values(pick(part.tables.facts.rank, part.row, -1)),
+)  # fmt: skip
 NODE = Column(
     "node", "Name of the node", kind="name",
-    find=lambda part: make_names(pick(part.tables.facts.node, part.row, -1), part.tables.facts.nodes),
+    find=lambda part: make_names(
+        pick(part.tables.facts.node, part.row, -1), part.tables.facts.nodes
+    )._replace(of_all=True),
 )  # fmt: skip
 GPU = Column("gpu", "Number of the GPU on its node, as nsys counts", may_lack=True, find=_of_row("gpu"))
 PROCESS = Column("process", "Process id", may_lack=True, find=_of_row("process"))

@@ -70,7 +70,12 @@ KERNELS = make_table(
         _name("Short name of the kernel", types.KERNEL, types.NCCL_KERNEL),
         _name("What the kernel is for, by its name", types.KERNEL_CLASS, name="class"),
         *_OF_LAUNCH,
-        _number("queue_ns", "From the end of the call that launched it to its start", types.QUEUE_DELAY, unit=NS),
+        _number(
+            "queue_ns",
+            "From the end of the call that launched it to its start, if it did not start before",
+            types.QUEUE_DELAY,
+            unit=NS,
+        ),
         *(
             _number(f"grid_{axis}", f"Blocks of the grid in {axis}", each)
             for axis, each in zip("xyz", types.GRID, strict=True)

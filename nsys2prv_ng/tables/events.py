@@ -253,7 +253,7 @@ RANGE_PATH = Column(
     find=lambda part: make_names(part.report.ranges.path_of(part.range), part.report.ranges.paths),
 )  # fmt: skip
 LAUNCH_START = Column(
-    "launch_ns", "Start of the call that launched it; of the graph's for its nodes", NS, may_lack=True,
+    "launch_ns", "Start of the call that launched it, if recorded; of the graph's for its nodes", NS, may_lack=True,
     find=lambda part: make_partial(part.host[1] - part.tables.job.scope.origin, part.host[0] < 0),
 )  # fmt: skip
 LAUNCH_THREAD = Column(

@@ -22,6 +22,7 @@ from pyarrow import csv, parquet
 
 from nsys2prv_ng.arrays.row_keys import find_starts, sort_rows
 from nsys2prv_ng.arrays.types import IntArray, pick, put
+from nsys2prv_ng.errors import TranslationError
 from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.reading.opened_events import keep_opened_events
 from nsys2prv_ng.runtime.progress import Progress
@@ -33,7 +34,6 @@ from nsys2prv_ng.value_class import ValueClass
 PARQUET, CSV = "parquet", "csv"
 _ROWS = 1 << 17
 """Rows that are in memory as Arrow columns at once: a row group of Parquet."""
-_NO_RANK = "__HIVE_DEFAULT_PARTITION__"
 _TYPES = {"integer": pa.int64(), "flag": pa.bool_(), "real": pa.float64()}
 
 
@@ -112,13 +112,16 @@ def _write_piece(tables: JobTables, name: str, piece: int, folder: Path, format:
     schema = _make_schema(table, columns, account, format)
     for rows in np.split(order, first[1:]) if order.size else ():
         number = int(rank[rows[0]])
-        into = folder / name / f"rank={_NO_RANK if number < 0 else number}"
+        into = folder / name / f"rank={number}"
         into.mkdir(parents=True, exist_ok=True)
         # A piece may be written more than once, at the same time, with the same bytes.
         temporary = into / f".{secrets.token_hex(8)}"
         chunks = (rows[low : low + _ROWS] for low in range(0, rows.size, _ROWS))
-        _write_file(temporary, format, schema, (_read_rows(parts, which, columns, schema) for which in chunks))
-        temporary.rename(into / f"part-{piece}.{format}")
+        try:
+            _write_file(temporary, format, schema, (_read_rows(parts, which, columns, schema) for which in chunks))
+            temporary.rename(into / f"part-{piece}.{format}")
+        except OSError as error:
+            raise TranslationError(f"{name}: cannot be written: {error.strerror or error}") from None
     return order.size, account
 
 

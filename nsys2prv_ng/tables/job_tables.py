@@ -21,6 +21,7 @@ from nsys2prv_ng.arrays.types import BoolArray, IntArray, pick, put
 from nsys2prv_ng.operations.parts import ANY_SIZE, COPIED, LOOSE
 from nsys2prv_ng.paraver.event_types import LATE_REASONS, PATH_KINDS
 from nsys2prv_ng.report.database import NULL
+from nsys2prv_ng.sources.mpi.mpi import COMMUNICATOR_NAMES
 from nsys2prv_ng.sources.shared.reasons import COUNTERPART_MISSING, NOT_SELECTED, OUTSIDE_CHOSEN_TIME
 from nsys2prv_ng.tables.columns import (
     BYTES,
@@ -121,7 +122,9 @@ def _read_collectives(tables: JobTables) -> tuple[Part, Account]:
     last = put(waits.culprit[blamed], waits.operation[blamed], len(operations))
     named = {each.id: each for joined in job.joined for each in joined.nccl_communicators}
     known = [named.get(name.removeprefix("nccl ")) for name in table.communicators]
-    labels = [name if each is None else each.label for name, each in zip(table.communicators, known, strict=True)]
+    assigned = [joined.assigned.get(COMMUNICATOR_NAMES, {}) for joined in job.joined]
+    of_mpi = {f"mpi {key}": value.label for values in assigned for key, value in values.items()}
+    labels = [of_mpi.get(n, n) if k is None else k.label for n, k in zip(table.communicators, known, strict=True)]
     axes = ["" if each is None else each.axis for each in known]
     has_axis = np.array([bool(axis) for axis in axes], np.bool_)
     communicator = table.communicator[part].astype(np.int64)
@@ -261,7 +264,8 @@ def _read_steps(tables: JobTables) -> tuple[Part, Account]:
         columns = ("step", "host_start_ns", "host_end_ns", "is_warmup")
         given = {name: Values(nothing) for name in columns} | {"name": make_names(nothing, [])}
         return Part(tables, nothing, nothing, nothing, given), NO_ACCOUNT
-    kept, account = _select(tables, steps.row, steps.begin, steps.end, {})
+    middle = (steps.begin + steps.end) // 2  # the ends of chosen steps lie in those beside them
+    kept, account = _select(tables, steps.row, middle, middle, {})
     step = steps.step[kept]
     names = [name or steps.name or steps.delimiter for name in steps.kinds]
     given = {

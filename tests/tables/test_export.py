@@ -160,11 +160,31 @@ def test_nothing_is_replaced_unasked(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has other files than tables"):
         nsys2prv_ng.export(GRAPH, folder, force=True)
     assert (folder / "nvtx").exists()
+    (folder / "mine.txt").rename(folder / "nvtx/mine.txt")  # beside files of an export
+    with pytest.raises(UsageError, match="has other files than tables"):
+        nsys2prv_ng.export(GRAPH, folder, force=True)
+    (folder / "nvtx/mine.txt").unlink()
     file = tmp_path / "file"
     file.write_text("")
     with pytest.raises(UsageError, match="is a file"):
         nsys2prv_ng.export(GRAPH, file, force=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "out"]
+    (tmp_path / "link").symlink_to("out")
+    nsys2prv_ng.export(GRAPH, tmp_path / "link", tables="kernels", force=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link", "out"]
+    assert [path.name for path in folder.iterdir()] == ["kernels"] and (tmp_path / "link").is_symlink()
+
+
+def test_jobs_without_ranks_are_read_as_any_other(tmp_path: Path) -> None:
+    """Their rank is -1, in which programs group and join."""
+    nsys2prv_ng.export(GRAPH, tmp_path / "out", tables="kernels,cuda_calls")
+    files = tmp_path / "out/kernels"
+    assert pd.read_parquet(files)["rank"].astype(int).unique().tolist() == [-1]
+    with nsys2prv_ng.open(GRAPH) as job:
+        assert job.kernels.groupby("rank").size().to_dict() == {-1: len(job.kernels)}
+        joined = pd.merge(job.kernels, job.cuda_calls, on=["rank", "process", "correlation_id"])
+    calls = f"'{tmp_path}/out/cuda_calls/*/*.parquet'"
+    query = f"SELECT count(*) FROM '{files}/*/*.parquet' JOIN {calls} USING (rank, process, correlation_id)"
+    assert duckdb.sql(query).fetchall() == [(len(joined),)] and len(joined) > 0
 
 
 def test_after_an_error_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +196,7 @@ def test_after_an_error_nothing_is_left(tmp_path: Path, monkeypatch: pytest.Monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(writing, "_write_file", fail)
-    with pytest.raises(TranslationError, match="out: cannot be written: No space left on device"):
+    with pytest.raises(TranslationError, match="cannot be written: No space left on device"):
         nsys2prv_ng.export(GRAPH, folder, tables="kernels,nvtx", force=True)
     assert sorted(folder.rglob("*")) == before
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

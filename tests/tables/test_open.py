@@ -42,7 +42,8 @@ def test_columns_have_the_types_and_meanings_that_are_declared(job: OpenJob) -> 
             assert column.may_lack or not frame[column.name].isna().any() or column.kind != "integer"
             if column.kind == "name":
                 categories = [*frame[column.name].cat.categories]
-                assert categories == sorted({*frame[column.name].dropna()})
+                used = sorted({*frame[column.name].dropna()})
+                assert categories == used or (column.name == "node" and {*categories} >= {*used})
 
 
 def test_a_column_means_the_same_in_all_tables() -> None:
@@ -152,6 +153,26 @@ def test_options_of_summarize(tmp_path: Path) -> None:
         assert 0 < len(late.kernels) <= len(MPI) + sum(report_kernels >= begin for report_kernels in ends)
     with pytest.raises(UsageError, match="align"):
         nsys2prv_ng.open(MPI, align="")
+
+
+def test_chosen_steps_are_listed_alone() -> None:
+    """Though those beside them end or begin within their time."""
+    with nsys2prv_ng.open(DDP, steps="2:3") as job:
+        assert set(job.steps["step"]) == set(job.kernels["step"].dropna()) == {2, 3}
+
+
+def test_gaps_of_a_time_without_operations() -> None:
+    with nsys2prv_ng.open(DDP) as job:
+        after = int(job.kernels["end_ns"].max()) + 1_000_000
+    with nsys2prv_ng.open(DDP, time=(after, None)) as job:
+        assert not len(job.kernels) and not len(job.gaps)
+
+
+def test_nodes_are_the_same_category_in_all_tables(job: OpenJob) -> None:
+    """Or pandas refuses to merge tables by them."""
+    with nsys2prv_ng.open(DDP) as job:
+        dtypes = [getattr(job, name)["node"].dtype for name in ("kernels", "gpu_metrics", "memory", "cuda_calls")]
+    assert all(dtype == dtypes[0] for dtype in dtypes)
 
 
 def test_a_folder_and_a_pattern(tmp_path: Path) -> None:

@@ -152,8 +152,9 @@ def list_ended(job: Job, devices: Devices, group: Sequence[int], gaps: Gaps) -> 
 
 def _find_shared(devices: Devices, group: Sequence[int], tasks: Sequence[IntArray]) -> IntArray:
     """Return the rows of the GPUs that several tasks use."""
-    parts = [(devices.rows_of_reports[index], tasks[index]) for index in group]
-    gpu, task = (np.concatenate([np.zeros(0, np.int64), *column]) for column in zip(*parts, strict=True))
+    nothing = (np.zeros(0, np.int64),) * 2
+    parts = [nothing, *((devices.rows_of_reports[index], tasks[index]) for index in group)]
+    gpu, task = (np.concatenate(column) for column in zip(*parts, strict=True))
     once = np.unique(combine_columns(gpu, task), return_index=True)[1]
     rows, users = np.unique(gpu[once], return_counts=True)
     return rows[(users > 1) & (rows >= 0)]
