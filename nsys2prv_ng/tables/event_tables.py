@@ -27,7 +27,6 @@ from nsys2prv_ng.tables.columns import (
     Column,
     Values,
     lack_below,
-    make_names,
 )
 from nsys2prv_ng.tables.events import (
     CORRELATION,
@@ -38,7 +37,6 @@ from nsys2prv_ng.tables.events import (
     STEP,
     STEP_OF_TIME,
     EventPart,
-    SamplePart,
     find_names,
     find_type_names,
     load_samples,
@@ -347,14 +345,6 @@ MEMORY = make_table(
 )
 
 
-def _find_metrics(part: SamplePart) -> list[EventType]:
-    return part.report.report.labels.types
-
-
-def _list_units(metrics: list[EventType]) -> list[str]:
-    return ["Hz" if each.unit == "MHz" else each.unit for each in metrics]
-
-
 GPU_METRICS = make_table(
     "gpu_metrics",
     "A value of a metric of a GPU",
@@ -362,19 +352,9 @@ GPU_METRICS = make_table(
     (
         *(RANK, NODE, GPU, TIME),
         STEP_OF_TIME,
-        Column(
-            "name",
-            "Name of the metric",
-            kind="name",
-            find=lambda part: make_names(part.type, [each.label for each in _find_metrics(part)]),
-        ),
-        Column("value", "Value, in the unit of the next column", find=lambda part: Values(part.value)),
-        Column(
-            "unit",
-            "Unit of the value; Hz where nsys has MHz",
-            kind="name",
-            find=lambda part: make_names(part.type, _list_units(_find_metrics(part))),
-        ),
+        Column("name", "Name of the metric", kind="name"),
+        Column("value", "Value, in the unit of the next column"),
+        Column("unit", "Unit of the value; Hz where nsys has MHz", kind="name"),
     ),
     make_part=load_samples,
     group="",

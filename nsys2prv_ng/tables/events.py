@@ -9,7 +9,7 @@ import numpy as np
 
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import find_rows, find_starts
-from nsys2prv_ng.arrays.types import IntArray, Integers, pick
+from nsys2prv_ng.arrays.types import IntArray, pick
 from nsys2prv_ng.job.counted import find_step
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver.event_type import EventType
@@ -120,23 +120,18 @@ class EventPart(Part):
         return self.source.range[self.line]
 
 
-class SamplePart(Part):
-    """n values of metrics, with the index of the type of each. Each sample has a row for each of its values."""
-
-    def __init__(self, report: EventsOfReport, row: IntArray, time: IntArray, type: Integers, value: IntArray) -> None:
-        super().__init__(report.tables, row, time, time)
-        self.report, self.type, self.value = report, type, value
-
-    def take(self, which: IntArray) -> SamplePart:
-        return SamplePart(self.report, self.row[which], self.start[which], self.type[which], self.value[which])
-
-
-def load_samples(report: EventsOfReport, source: str) -> SamplePart:
-    """Return the values of all metrics of a source."""
+def load_samples(report: EventsOfReport, source: str) -> Part:
+    """Return the values of all metrics of a source: each sample has a row for each of its values."""
     records = load_source_records(report.report, source, report.job.store)
     count, words = np.diff(records.first), slice(records.first[0], records.first[-1])
     row, time = (np.repeat(column, count) for column in (report.rows[records.place], records.time))
-    part = SamplePart(report, row, time, records.handle[words], records.value[words])
+    metrics, index = report.report.labels.types, records.handle[words]
+    given = {
+        "name": make_names(index, [each.label for each in metrics]),
+        "value": Values(records.value[words]),
+        "unit": make_names(index, ["Hz" if each.unit == "MHz" else each.unit for each in metrics]),
+    }
+    part = Part(report.tables, row, time, time, given)
     part.further = time.size - count.size
     return part
 

@@ -60,13 +60,13 @@ def _name(name: str, meaning: str) -> Column:
 
 
 def _make_whole_table(
-    name: str, meaning: str, columns: Sequence[Column], read: Callable[[JobTables], tuple[Part, Account]]
+    name: str, meaning: str, columns: Sequence[Column], read: Callable[[JobTables], tuple[Part, Account] | None]
 ) -> Table:
-    """Return a table that is read at once."""
+    """Return a table that is read at once; None is read where there is nothing of the kind."""
 
     def read_piece(tables: JobTables, _: int) -> tuple[list[Part], Account]:
-        part, account = read(tables)
-        return [part], account
+        found = read(tables)
+        return ([], NO_ACCOUNT) if found is None else ([found[0]], found[1])
 
     return Table(name, meaning, tuple(columns), lambda _: (0,), read_piece, is_whole=True)
 
@@ -257,13 +257,10 @@ WAITS = _make_whole_table(
 # ---- steps -----------------------------------------------------------------------------------------------------------
 
 
-def _read_steps(tables: JobTables) -> tuple[Part, Account]:
+def _read_steps(tables: JobTables) -> tuple[Part, Account] | None:
     steps = tables.job.steps
     if steps is None:
-        nothing = np.zeros(0, np.int64)
-        columns = ("step", "host_start_ns", "host_end_ns", "is_warmup")
-        given = {name: Values(nothing) for name in columns} | {"name": make_names(nothing, [])}
-        return Part(tables, nothing, nothing, nothing, given), NO_ACCOUNT
+        return None
     middle = (steps.begin + steps.end) // 2  # the ends of chosen steps lie in those beside them
     kept, account = _select(tables, steps.row, middle, middle, {})
     step = steps.step[kept]
@@ -335,13 +332,11 @@ GAPS = Table(
 # ---- the critical path -----------------------------------------------------------------------------------------------
 
 
-def _read_path(tables: JobTables) -> tuple[Part, Account]:
+def _read_path(tables: JobTables) -> tuple[Part, Account] | None:
     job = tables.job
     path = find_critical_path(job, load_path_lanes(job, tables.waits)) if job.finds_waits else None
     if path is None:
-        nothing = np.zeros(0, np.int64)
-        given = {name: make_names(nothing, []) for name in ("class", "name", "range")}
-        return Part(tables, nothing, nothing, nothing, given), NO_ACCOUNT
+        return None
     kinds = sorted(PATH_KINDS)
     given = {
         "class": make_names(np.searchsorted(kinds, path.kind), [PATH_KINDS[kind] for kind in kinds]),
