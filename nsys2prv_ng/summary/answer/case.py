@@ -182,8 +182,12 @@ class Case(ValueClass):
 
     @cached_property
     def changes(self) -> list[Scenario]:
-        """Changes that somebody can make and that save something measurable, the best first."""
-        named = [each for each in self.scenarios if each.only is not None and each.only.target in what.NAMED]
+        """Changes that somebody can make and that save something measurable, the best first.
+
+        Remedies have factors of their own: they are named only where they apply.
+        """
+        single = [each for each in self.scenarios if each.only is not None and each.only.target in what.NAMED]
+        named = [each for each in single if each.changes[0].factor in (0, HALF)]
         return sorted(filter(is_worth, named), key=lambda each: -each.saving_ns)
 
     @cached_property

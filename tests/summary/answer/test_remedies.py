@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import nsys2prv_ng
 from nsys2prv_ng.replay.numbers import Scenario, WhatIfNumbers
 from nsys2prv_ng.summary.answer.answer import SECTIONS
 from nsys2prv_ng.summary.answer.bottlenecks import BOTTLENECKS
@@ -17,6 +18,7 @@ from nsys2prv_ng.summary.answer.idle_bottlenecks import HOST, LAUNCH
 from nsys2prv_ng.summary.answer.remedies import REMEDIES, list_remedies
 from nsys2prv_ng.summary.gpus.numbers import Cause
 from nsys2prv_ng.summary.job import JobSummary
+from tests.conftest import DATA, unpack
 from tests.summary.made_summary import MS, STEPS_NS, make_losses, make_summary
 from tests.summary.test_tables import make_gpu
 
@@ -96,3 +98,14 @@ def test_idle_time_counts_as_far_as_it_is_in_the_judged_time() -> None:
     assert tried.share == pytest.approx(0.6), "that of host-bound time, not 900 ms of a second"
     elsewhere = replace(summary, windows_ns=[(0, 2000 * MS)])
     assert each not in [one.remedy for one in list_remedies(Case(elsewhere), HOST)]
+
+
+@pytest.mark.parametrize("name", ["seg-b", "forecast-b"])
+def test_factors_of_a_remedy_are_no_gain_where_it_does_not_apply(name: str) -> None:
+    """A replay tries copies and casts at 0.02 of their time, as in a program that casts its weights each time."""
+    summary = nsys2prv_ng.summarize([unpack(DATA / f"programs/{name}.rank0.sqlite.xz")])
+    assert summary.what_if is not None
+    tried = {str(each.only) for each in summary.what_if.scenarios if each.only is not None}
+    assert "class 'Copy, cast or fill' * 0.02" in tried
+    [gain] = [line.text for line in summary.verdict.statements if line.label == "GAIN"]
+    assert " * " not in gain and "weights" not in gain
