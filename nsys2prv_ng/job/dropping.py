@@ -161,14 +161,13 @@ def select_rows(tree: ObjectTree, selection: Selection) -> BoolArray:
     """
     kept = np.ones(tree.model.row_count, np.bool_)
     if selection.ranks is not None:
-        ranks = np.array([-1 if rank is None else rank for rank in tree.belongs_to], np.int64)
-        wanted = np.isin(ranks, list(selection.ranks))
+        wanted = np.isin(tree.belongs_to, list(selection.ranks))
         nodes = {task.node for task, is_wanted in zip(tree.model.tasks, wanted, strict=True) if is_wanted}
         for i, task in enumerate(tree.model.tasks):
             wanted[i] |= tree.is_node[i] and task.node in nodes
         kept &= wanted[tree.task_of_row]
         if not kept.any():
-            known = ", ".join(str(rank) for rank in sorted(set(ranks.tolist())) if rank >= 0)
+            known = ", ".join(str(rank) for rank in sorted(set(tree.belongs_to.tolist())) if rank >= 0)
             raise UsageError(f"none of them is in the reports, which hold {known or 'no ranks'}", parameter="ranks")
     if selection.gpus is not None:
         kept &= (tree.gpu_of_row < 0) | np.isin(tree.gpu_of_row, list(selection.gpus))
@@ -198,7 +197,7 @@ def prune_tree(tree: ObjectTree, kept: BoolArray) -> tuple[ObjectTree, IntArray]
             host_rows=host[host >= 0],
             task_of_row=np.repeat(np.arange(len(rows)), [len(task.threads) for task in rows]),
             ranks=[tree.ranks[i] for i in tasks],
-            belongs_to=[tree.belongs_to[i] for i in tasks],
+            belongs_to=tree.belongs_to[tasks],
             is_node=[tree.is_node[i] for i in tasks],
             gpu_of_row=tree.gpu_of_row[kept],
             is_idle=tree.is_idle[kept],

@@ -36,11 +36,11 @@ class ObjectTree(ValueClass):
     """The model of the trace, the row of each place of each report (-1: no row), and facts about the ranks.
 
     `host_rows`: rows of host threads. `task_of_row`: index of each row's task. `ranks`: rank of each task; None for a
-    task without a rank. `belongs_to`: rank of each task; a child of a rank has the rank of its parent. `is_node`:
-    whether a task stands for its node. `gpu_of_row`: number of the GPU of each row of a stream or device; -1 for other
-    rows. `is_idle`: whether each row belongs to a host thread, except the main thread, that made only operating-system
-    calls. `claimed_ranks`: number of processes of each rank that more than one process claims. `folded`: number of the
-    folded thread at each place of each report, over the whole trace; -1 for other places.
+    task without a rank. `belongs_to`: the same, with the rank of its parent for a child of a rank; -1 for none.
+    `is_node`: whether a task stands for its node. `gpu_of_row`: number of the GPU of each row of a stream or device; -1
+    for other rows. `is_idle`: whether each row belongs to a host thread, except the main thread, that made only
+    operating-system calls. `claimed_ranks`: number of processes of each rank that more than one process claims.
+    `folded`: number of the folded thread at each place of each report, over the whole trace; -1 for other places.
     """
 
     model: TraceModel
@@ -48,7 +48,7 @@ class ObjectTree(ValueClass):
     host_rows: IntArray
     task_of_row: IntArray
     ranks: list[int | None]
-    belongs_to: list[int | None]
+    belongs_to: IntArray
     is_node: list[bool]
     gpu_of_row: IntArray
     is_idle: BoolArray
@@ -92,7 +92,7 @@ def build_tree(reports: Sequence[ReportPlaces], node_names: Sequence[str], *, fo
         host_rows=np.array([row for row, (_, key) in enumerate(keys) if key.kind == RowKind.THREAD], np.int64),
         task_of_row=np.repeat(np.arange(len(used)), [len(rows_of_task[task]) for task in used]),
         ranks=[task.rank for task in used],
-        belongs_to=[task.owner for task in used],
+        belongs_to=np.array([-1 if task.owner is None else task.owner for task in used], np.int64),
         is_node=[task.process is None for task in used],
         gpu_of_row=np.array([key.gpu for _, key in keys], np.int64),
         is_idle=_mark_idle(keys, idle),

@@ -33,7 +33,6 @@ def list_row_facts(job: Job) -> RowFacts:
     """Return the facts about the rows of the trace of a job."""
     tree, count = job.tree, job.tree.model.row_count
     task = tree.task_of_row
-    ranks = np.array([-1 if rank is None else rank for rank in tree.belongs_to], np.int64)
     nodes = np.array([each.node for each in tree.model.tasks], np.int64)
     process, thread, context, stream = np.full((4, count), -1, np.int64)
     for report, rows in zip(job.reports, tree.rows, strict=True):
@@ -42,7 +41,9 @@ def list_row_facts(job: Job) -> RowFacts:
                 process[row], thread[row] = place.process & PID_MASK, place.global_tid & PID_MASK
             elif row >= 0 and isinstance(place, Stream):
                 process[row], context[row], stream[row] = place.process & PID_MASK, place.context, place.stream
-    return RowFacts(ranks[task], nodes[task], tree.gpu_of_row, process, thread, context, stream, tree.model.nodes)
+    return RowFacts(
+        tree.belongs_to[task], nodes[task], tree.gpu_of_row, process, thread, context, stream, tree.model.nodes
+    )
 
 
 class JobTables:

@@ -100,8 +100,7 @@ def _shift(tables: JobTables, time: IntArray) -> IntArray:
 def _rank_of(tables: JobTables, row: IntArray) -> Values:
     """Return the rank of each row of the whole tree, whether it was chosen or not."""
     tree = tables.job.whole
-    ranks = np.array([-1 if rank is None else rank for rank in tree.belongs_to], np.int64)
-    return lack_below(pick(ranks, pick(tree.task_of_row, row, -1), -1))
+    return lack_below(pick(tree.belongs_to, pick(tree.task_of_row, row, -1), -1))
 
 
 # ---- operations over ranks -------------------------------------------------------------------------------------------
