@@ -241,8 +241,7 @@ def _list_hints(
     remedies = [_state("TRY", each.remedy.hint, "remedies") for each in tried]
     own = list_own(tried, bottleneck)
     least = 0.0 if bottleneck.needs_host else HALF * (share or 0)
-    is_slowed = case.has_back_traces and case.is_paced_by_tracing
-    if is_slowed or any(each.remedy.hint == bottleneck.hint or each.share > least for each in own):
+    if case.is_slowed_by_back_traces or any(each.remedy.hint == bottleneck.hint or each.share > least for each in own):
         return remedies
     of_class = [_state("TRY", bottleneck.hint + _hint_at_other(case, bottleneck, gains))]
     return remedies + of_class if own else of_class + remedies

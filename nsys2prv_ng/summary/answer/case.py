@@ -36,7 +36,7 @@ _TRACED_LAUNCH_NS = 9_000
 
 The median of 20 host-bound programs whose steps were timed with and without nsys (5 to 18 us:
 docs/development/programs.md)."""
-BACK_TRACE_NS = 60_000
+_BACK_TRACE_NS = 60_000
 """The same with a back trace of Python for each call: 53 and 68 us in evalloop and gan."""
 _MANY_RANGES = 1
 """Ranges per kernel from which the ranges themselves cost the host time that matters."""
@@ -239,7 +239,7 @@ class Case(ValueClass):
         losses, numbers = self.losses, self.summary.what_if
         if losses is None or numbers is None or losses.graph_ns or losses.whole_graph_ns:
             return 0
-        cost = round(self.launches * (BACK_TRACE_NS if self.has_back_traces else _TRACED_LAUNCH_NS))
+        cost = round(self.launches * (_BACK_TRACE_NS if self.has_back_traces else _TRACED_LAUNCH_NS))
         is_much = cost >= _LEAST_HOST * numbers.step_ns and losses.host_ns >= _LEAST_HOST * self.gpu_ns
         return min(cost, losses.host_ns * numbers.step_ns // self.gpu_ns) if is_much else 0
 
@@ -249,10 +249,10 @@ class Case(ValueClass):
         return any(each.source == CALLS for gpu in self.summary.gpus for each in gpu.sampled)
 
     @property
-    def is_paced_by_tracing(self) -> bool:
-        """Whether tracing costs most of the time in which GPUs wait for hosts."""
+    def is_slowed_by_back_traces(self) -> bool:
+        """Whether back traces cost most of the time in which GPUs wait for hosts."""
         losses, numbers = self.losses, self.summary.what_if
-        if losses is None or numbers is None or not self.tracing_ns:
+        if losses is None or numbers is None or not self.has_back_traces:
             return False
         return self.tracing_ns * self.gpu_ns > HALF * losses.host_ns * numbers.step_ns
 

@@ -73,7 +73,7 @@ def list_options(case: Case) -> str:
 
     It is worth knowing if it is most of the host-bound time. Where back traces cause most of it, they are to go.
     """
-    if case.has_back_traces and case.is_paced_by_tracing:
+    if case.is_slowed_by_back_traces:
         return "capture again without --cudabacktrace: back traces take most of the time in which GPUs wait"
     calls, facts = case.host_calls, case.summary.facts
     if calls[""] <= HALF * calls.total() or facts is None or find_functions(case)[0]:
