@@ -295,13 +295,12 @@ def inspect(reports: Reports, options: calls.InspectOptions) -> Inspection:
         return run(arguments.list_reports(reports), progress, jobs, options.paraver_memory)
 
 
-@arguments.takes(calls.CheckOptions)
-def check(trace: AnyPath, options: calls.CheckOptions) -> CheckResult:
-    """Check a trace of any tool, and Paraver cfgs against it, by the rules of Paraver's own parser.
+@arguments.takes(calls.CallOptions)
+def check(trace: AnyPath, options: calls.CallOptions) -> CheckResult:
+    """Check a trace of any tool by the rules of Paraver's own parser.
 
     `trace`: a .prv or .prv.gz with its .pcf and .row beside it. Broken rules are part of the answer, not an error.
     """
-    from nsys2prv_ng.paraver.checker.cfg import check_cfg
     from nsys2prv_ng.paraver.checker.trace import check_trace
     from nsys2prv_ng.runtime.jit import announce_compilation
 
@@ -309,8 +308,4 @@ def check(trace: AnyPath, options: calls.CheckOptions) -> CheckResult:
     progress = options.display
     size = path.stat().st_size if path.is_file() else 0
     with announce_compilation(progress.note), progress.step(f"checking {path}", size, "B") as step:
-        result = check_trace(path, progress=step.update)
-    contents = result.contents
-    for cfg in options.cfg or ():
-        result.cfgs[cfg] = check_cfg(cfg, contents.config, contents.header, contents.types)
-    return result
+        return check_trace(path, progress=step.update)

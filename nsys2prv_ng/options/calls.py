@@ -292,19 +292,7 @@ class ExportOptions(JobOptions, kw_only=True):
     force: kinds.Flag = Option("Replace an existing export.", False)
 
 
-class CheckOptions(CallOptions, kw_only=True):
-    """Options of a check."""
-
-    cfg: kinds.Files = Option(
-        "Also check a Paraver cfg against the trace. Repeat it for further cfgs.",
-        metavar="FILE.cfg",
-        keyword_help="Paraver cfgs to check against the trace.",
-        repeats=True,
-    )
-
-
 ALL_OPTIONS = (
-    TranslateOptions, ShardOptions, SummaryOptions, WhatIfOptions, CompareOptions, InspectOptions, CheckOptions,
-    ExportOptions,
+    TranslateOptions, ShardOptions, SummaryOptions, WhatIfOptions, CompareOptions, InspectOptions, ExportOptions,
 )  # fmt: skip
 """The options of all calls."""

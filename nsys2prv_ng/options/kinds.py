@@ -401,9 +401,6 @@ def parse_paths(value: Any) -> tuple[Path, ...]:
     return tuple(map(_to_path, [value] if isinstance(value, str | os.PathLike) else _list_elements(value)))
 
 
-Files = Annotated[Option[AnyPath | Iterable[AnyPath] | None, tuple[Path, ...] | None], parse_paths]
-
-
 @asks_for(ALIGNMENTS)
 def parse_align(value: Any) -> str:
     """Return a way to align clocks: a word, or the path of a file."""

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.bundled.presets import list_presets
-from nsys2prv_ng.paraver.checker.cfg import check_cfg
-from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.sources.registry import SOURCES
+from tests.cfgs.cfg_checker import check_cfg, read_contents
 from tests.conftest import REPOSITORY
 from tests.tiers import cases
 from tests.translated import translated_set
@@ -29,7 +28,7 @@ def trace(request: pytest.FixtureRequest, samples: Path, tmp_path_factory: pytes
 
 
 def test_the_checker_finds_nothing_in_any_preset(trace: Path) -> None:
-    contents = check_trace(trace).contents
+    contents = read_contents(trace)
     presets = list_presets()
     assert len(presets) == len(list((REPOSITORY / "cfgs").glob("*/*.cfg"))) > 40
     for preset in presets:
@@ -39,7 +38,7 @@ def test_the_checker_finds_nothing_in_any_preset(trace: Path) -> None:
 
 
 def test_presets_warn_only_of_events_that_the_trace_lacks(trace: Path) -> None:
-    contents = check_trace(trace).contents
+    contents = read_contents(trace)
     for preset in list_presets():
         report = check_cfg(preset.path, contents.config, contents.header, contents.types)
         for warning in report.warnings:

@@ -9,10 +9,9 @@ import pytest
 
 from nsys2prv_ng import translate
 from nsys2prv_ng.bundled.presets import list_presets
-from nsys2prv_ng.paraver.checker.cfg import check_cfg
-from nsys2prv_ng.paraver.checker.trace import TraceContents, check_trace
 from nsys2prv_ng.sources.registry import SOURCES
 from nsys2prv_ng.sources.shared.source_options import SourceOptions
+from tests.cfgs.cfg_checker import TraceContents, check_cfg, read_contents
 from tests.cfgs.recorded import Histogram, Window, show
 from tests.cfgs.sampled_report import make_sampled_report
 from tests.cfgs.test_node_presets import make_node_trace
@@ -70,7 +69,7 @@ class Made:
 
     @cached_property
     def contents(self) -> TraceContents:
-        return check_trace(self.trace.path).contents
+        return read_contents(self.trace.path)
 
     def has_events(self, preset: Path) -> bool:
         checked = check_cfg(preset, self.contents.config, self.contents.header, self.contents.types)

@@ -13,7 +13,7 @@ import pytest
 from cfgs.generate.paraver_cfg import TRACE_LACKS
 from nsys2prv_ng.bundled.presets import install_presets, list_presets
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.paraver.checker.trace import check_trace
+from tests.cfgs.cfg_checker import read_contents
 from tests.cfgs.waits_trace import make_waits_trace
 from tests.conftest import REPOSITORY
 
@@ -89,7 +89,7 @@ def test_each_class_is_described_where_it_first_occurs() -> None:
 
 def test_a_trace_of_waits_opens_the_menu_of_waits(tmp_path: Path) -> None:
     make_waits_trace(tmp_path, 1)
-    contents = check_trace(tmp_path / "trace.prv").contents
+    contents = read_contents(tmp_path / "trace.prv")
     shown = [
         workspace.findtext("name")
         for workspace in list_workspaces(COMMITTED)

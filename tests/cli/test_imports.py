@@ -12,7 +12,6 @@ import pytest
 
 from tests.comparison.made import make_summary
 from tests.conftest import SAMPLES
-from tests.paraver.checker.cfg_text import typed
 from tests.paraver.checker.trace_files import TraceFiles
 from tests.report.table_folders import tables_of, write_folder
 from tests.tiers import cases
@@ -122,8 +121,7 @@ def test_comparing_saved_summaries_imports_no_library(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_check_imports_no_library_for_tables(tmp_path: Path) -> None:
     trace = TraceFiles().write(tmp_path)
-    cfg = typed("window_filter_module evt_type 1 9600").write(tmp_path)
-    code, imported = run("check", trace, "--cfg", cfg, cwd=tmp_path)
+    code, imported = run("check", trace, cwd=tmp_path)
     assert code == 0
     assert not imported & {"sqlalchemy", "pandas"}
 

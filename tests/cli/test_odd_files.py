@@ -41,7 +41,6 @@ INPUTS = [
     ["compare", "x.json", "--", SAMPLE],
     ["summary", "x.json"],
     ["check", "x.prv"],
-    ["check", "t.prv", "x.cfg"],
     [SAMPLE, "o.prv", "--align", "x.toml"],
     [SAMPLE, "o.prv", "--labels-from", "y.pcf"],
 ]

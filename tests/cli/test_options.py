@@ -17,7 +17,7 @@ from nsys2prv_ng.cli.app import app
 from nsys2prv_ng.cli.options import find_flag, spell, with_options
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.options.calls import (
-    CheckOptions,
+    CallOptions,
     CompareOptions,
     InspectOptions,
     ShardOptions,
@@ -32,7 +32,7 @@ CLASSES = {
     "summary": SummaryOptions,
     "compare": CompareOptions,
     "inspect": InspectOptions,
-    "check": CheckOptions,
+    "check": CallOptions,
     "shard": ShardOptions,
     "slurm": ScriptOptions,
 }
@@ -127,7 +127,6 @@ def test_an_empty_path_is_an_error(command: str) -> None:
         "translate": {"--tmp", "--align-report", "--labels-from", "--stats"},
         "summary": {"--tmp", "--html", "--save", "--talp", "--csv"},
         "compare": {"--tmp", "--html"},
-        "check": {"--cfg"},
         "cfgs": {"--install"},
     }.items(),
 )

@@ -93,15 +93,6 @@ def test_check_accepts_it(reference):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("between", [[], ["--cfg"]])
-def test_check_takes_what_a_pattern_of_cfgs_becomes(reference, between):
-    cfgs = [SAMPLES.parent / "cfgs" / "basics" / f"{name}.cfg" for name in ("cuda_api", "kernels", "mpi")]
-    done = run("check", reference[0] / "out.prv", *between, *cfgs)
-    assert done.returncode == 0, done.stderr
-    for cfg in cfgs:
-        assert f"\n{cfg}: " in done.stdout
-
-
 def test_check_refuses_a_damaged_trace(reference, tmp_path):
     for path in reference[0].glob("out.*"):
         shutil.copy(path, tmp_path)

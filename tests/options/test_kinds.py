@@ -11,15 +11,24 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options.calls import CheckOptions, CompareOptions, SummaryOptions, TranslateOptions
-from nsys2prv_ng.options.kinds import at_least, parse_numbers, parse_size, parse_steps, parse_time, parse_window
+from nsys2prv_ng.options.calls import CompareOptions, SummaryOptions, TranslateOptions
+from nsys2prv_ng.options.kinds import (
+    at_least,
+    parse_numbers,
+    parse_paths,
+    parse_size,
+    parse_steps,
+    parse_time,
+    parse_window,
+    read,
+)
 
 PATH = Path("a.cfg")
 
 
 def keep(keyword: str, value: object) -> object:
     """The value that options keep."""
-    options = {"cfg": CheckOptions, "labels": CompareOptions}.get(keyword, TranslateOptions)
+    options = {"labels": CompareOptions}.get(keyword, TranslateOptions)
     return getattr(options(**{keyword: value}), keyword)
 
 
@@ -46,7 +55,6 @@ def keep(keyword: str, value: object) -> object:
         ("steps", (2, None), (2, None)),
         ("sources", iter(["kernels"]), ("kernels",)),
         ("min_duration", {"nvtx": np.int64(5)}, {"nvtx": 5}),
-        ("cfg", iter([PATH]), (PATH,)),
         ("tmp", PATH, PATH),
         ("labels", ("a", "b"), ("a", "b")),
     ],
@@ -77,8 +85,6 @@ def test_what_is_natural_is_taken_and_kept_as_plain_values(keyword: str, value: 
         ("min_duration", ["cuda_api=10us", "nvtx=1ms"], {"cuda_api": 10_000, "nvtx": 10**6}),
         ("min_duration", {"cuda_api": "10us"}, {"cuda_api": 10_000}),
         ("labels", "before, and after", ("before, and after",)),
-        ("cfg", "a.cfg", (PATH,)),
-        ("cfg", PATH, (PATH,)),
         ("tmp", "a.cfg", PATH),
     ],
 )
@@ -154,7 +160,6 @@ TEXTS = "give a list of texts, or one text with commas"
         ("align", 3, "give 'auto', 'utc', 'collectives', 'none', or a file that align_report wrote"),
         ("kernel_names", 3, "must be short or demangled"),
         ("tmp", 3, "give a path"),
-        ("cfg", 3, "give a path or a list of paths"),
         ("stats", "a\0.json", "is not a valid file name"),
         ("stats", "\ud800", "is not a valid file name"),
     ],
@@ -166,8 +171,11 @@ def test_other_values_are_refused_with_what_to_write(keyword: str, value: object
 
 
 def test_the_path_that_cannot_be_one_is_named() -> None:
-    with pytest.raises(UsageError, match=r"^cfg='': must not be empty$"):
-        keep("cfg", ["a.cfg", ""])
+    with pytest.raises(UsageError, match=r"^reports='': must not be empty$"):
+        read(parse_paths, ["a.sqlite", ""], "reports")
+    with pytest.raises(UsageError, match=r"^reports=3: give a path or a list of paths$"):
+        read(parse_paths, 3, "reports")
+    assert read(parse_paths, PATH, "reports") == read(parse_paths, iter(["a.cfg"]), "reports") == (PATH,)
 
 
 @pytest.mark.parametrize(

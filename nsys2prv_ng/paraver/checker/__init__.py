@@ -1,1 +1,1 @@
-"""Checks traces and cfgs by the rules of Paraver's own parser."""
+"""Checks traces by the rules of Paraver's own parser."""

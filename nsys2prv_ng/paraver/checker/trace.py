@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import field
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,26 +23,11 @@ from nsys2prv_ng.paraver.read.label_files import ParaverConfig, read_pcf, read_r
 from nsys2prv_ng.paraver.read.problems import SHOWN_LINES, Findings, Problem, aggregate_problems, sort_by_line
 from nsys2prv_ng.value_class import ValueClass
 
-if TYPE_CHECKING:
-    from nsys2prv_ng.paraver.checker.cfg import CfgCheckResult
-
-
-__all__ = ["CheckResult", "Problem", "TraceContents", "check_trace"]
+__all__ = ["CheckResult", "Problem", "check_trace"]
 
 _BLOCK_BYTES = 1 << 20
 _MAX_LINE_BYTES = 4 << 20
 """Longer lines are a problem, and their fields are not checked."""
-
-
-class TraceContents(ValueClass):
-    """The contents of a trace for checking cfgs: its objects, its .pcf (None if unreadable), the types of its events.
-
-    A .pcf may declare types without any event; `types` are the types of actual events.
-    """
-
-    header: prv_reader.TraceHeader
-    config: ParaverConfig | None
-    types: frozenset[int]
 
 
 class CheckResult(ValueClass):
@@ -62,9 +45,6 @@ class CheckResult(ValueClass):
     tasks: int
     rows: int
     nodes: int
-    contents: TraceContents
-    cfgs: dict[Path, CfgCheckResult] = field(default_factory=dict)
-    """Results of the cfgs that were checked against the trace, by path."""
 
 
 def check_trace(
@@ -105,7 +85,6 @@ def check_trace(
         tasks=header.tasks,
         rows=header.rows,
         nodes=len(header.cpus),
-        contents=TraceContents(header, config, frozenset(body.types)),
     )
 
 
@@ -183,15 +162,13 @@ class BodyCheck:
     """The check of the records after the first `lines` lines of a trace.
 
     Memory depends on the objects in `header` and the labels in `config`, not on the trace. Without `config`, labels and
-    intervals are not checked. Without objects in `header`, objects, overlaps and intervals are not checked. `types` are
-    the event types seen so far.
+    intervals are not checked. Without objects in `header`, objects, overlaps and intervals are not checked.
     """
 
     def __init__(
         self, path: Path, header: prv_reader.TraceHeader, config: ParaverConfig | None, lines: int, max_line: int
     ) -> None:
         self.lines = lines
-        self.types: set[int] = set()
         self._path = path
         self._header = header
         self._config = config
@@ -232,7 +209,6 @@ class BodyCheck:
         """Check text[:size]: whole lines, each with its newline."""
         records = self._read(text, size)
         columns = records.columns
-        self.types.update(np.unique(records.pairs[trace_lines.TYPE]).tolist())
         rows = np.full(columns.shape[1], -1, np.int64)
         if self._header.applications:
             for sender in (False, True):

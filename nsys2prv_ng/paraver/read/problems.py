@@ -90,18 +90,16 @@ def _aggregate(file: Path, kinds: dict[str, _Kind]) -> list[Problem]:
     return [aggregate_problems(file, kind.message, kind.count, kind.lines) for kind in kinds.values()]
 
 
-def read_lines(path: Path, findings: Findings, consequence: str, *, warns: bool = False) -> Iterator[tuple[int, str]]:
+def read_lines(path: Path, findings: Findings, consequence: str) -> Iterator[tuple[int, str]]:
     """Yield the number and the text of each line of a file, without its end. Raises OSError if it cannot be read.
 
-    Carriage returns have a `consequence`, and are problems or, with `warns`, warnings. Bytes that are not UTF-8 are
-    problems, and become U+FFFD.
+    Carriage returns are problems with a `consequence`. Bytes that are not UTF-8 are problems, and become U+FFFD.
     """
-    note = findings.warn if warns else findings.add
     with TextIOWrapper(open_input(path), encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
         for number, raw in enumerate(lines, 1):
             line = raw.removesuffix("\n")
             if "\r" in line:
-                note(number, f"carriage return: {consequence}", "carriage return")
+                findings.add(number, f"carriage return: {consequence}", "carriage return")
             if _NOT_UTF8.search(line):
                 findings.add(number, "the line is not UTF-8", "encoding")
             yield number, _NOT_UTF8.sub("\ufffd", line).removesuffix("\r")

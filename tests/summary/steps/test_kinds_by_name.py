@@ -12,9 +12,8 @@ import pytest
 
 from nsys2prv_ng import check, summarize, translate
 from nsys2prv_ng.bundled.presets import list_presets
-from nsys2prv_ng.paraver.checker.cfg import check_cfg
-from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.summary.steps.table import describe_kinds
+from tests.cfgs.cfg_checker import check_cfg, read_contents
 from tests.conftest import SAMPLES
 from tests.trace_reader import pair_intervals, read_trace
 
@@ -88,7 +87,7 @@ def test_kinds_in_a_trace(tmp_path: Path) -> None:
     for row in np.unique(kinds["row"]):
         shown = [trace.values[STEP_KIND][value] for value in kinds["value"][kinds["row"] == row]]
         assert shown == said[STEPS - len(shown) :] and len(shown) >= STEPS - 1
-    contents = check_trace(tmp_path / "trace.prv").contents
+    contents = read_contents(tmp_path / "trace.prv")
     (preset,) = [preset for preset in list_presets() if preset.name == "analysis/steps_by_kind"]
     report = check_cfg(preset.path, contents.config, contents.header, contents.types)
     assert not report.problems

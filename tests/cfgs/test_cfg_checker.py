@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver.checker.cfg import check_cfg
-from nsys2prv_ng.paraver.checker.trace import check_trace
 from nsys2prv_ng.paraver.read.prv_reader import TraceHeader
-from tests.cli.program_runs import run
-from tests.paraver.checker.cfg_text import CONFIG, HEADER, CfgText, assert_problem, messages, typed, warned
-from tests.paraver.checker.trace_files import TraceFiles, compress
+from tests.cfgs.cfg_checker import check_cfg, read_contents
+from tests.cfgs.cfg_text import CONFIG, HEADER, CfgText, assert_problem, messages, warned
+from tests.paraver.checker.trace_files import TraceFiles
 
 
 def test_a_sound_cfg(tmp_path: Path) -> None:
@@ -32,41 +30,11 @@ def test_what_is_no_cfg(tmp_path: Path) -> None:
 def test_what_a_trace_holds(tmp_path: Path) -> None:
     """The types are those with events, not those that are only declared."""
     prv = TraceFiles().write(tmp_path)
-    contents = check_trace(prv).contents
+    contents = read_contents(prv)
     assert contents.types == {9600, 9700}
     assert contents.config is not None
     assert set(contents.config.types) == {9600, 9700, 9701}
     assert (contents.header.tasks, contents.header.rows, contents.header.cpus) == (2, 3, (2, 1))
-    assert check_trace(compress(prv, 100)).contents == contents
-    (tmp_path / "t.pcf").unlink()
-    assert check_trace(prv).contents.config is None
-
-
-def test_the_command(tmp_path: Path) -> None:
-    prv = TraceFiles().write(tmp_path)
-    good = typed("window_filter_module evt_type 1 9600").write(tmp_path).rename(tmp_path / "good.cfg")
-    absent = typed("window_filter_module evt_type 1 9701").write(tmp_path).rename(tmp_path / "absent.cfg")
-    bad = (
-        typed("window_filter_module evt_type 1 9600")
-        .replace("window_compose", "window_compose_functions { 1, { {topcompose1, x} } }")
-        .write(tmp_path)
-        .rename(tmp_path / "bad.cfg")
-    )
-    checked = run("check", prv, "--cfg", good, "--cfg", absent)
-    assert checked.returncode == 0
-    assert f"{good}: 1 window, 0 histograms" in checked.stdout
-    assert 'event type 9701 "More bytes" is not in the trace: Paraver shows an empty window' in checked.stdout
-    checked = run("check", "--quiet", prv, "--cfg", good, "--cfg", absent)
-    assert (checked.returncode, checked.stdout) == (0, "")
-    checked = run("check", "--quiet", prv, "--cfg", good, "--cfg", bad)
-    line = typed("window_filter_module evt_type 1 9600").find("window_compose")
-    assert checked.returncode == 1
-    assert (
-        checked.stdout
-        == f"{bad}:{line}: 'x' is not a function of level topcompose1: Paraver refuses the cfg, or crashes\n"
-    )
-    assert checked.stderr == f"nsys2prv-ng: error: {bad}: 1 kinds of problem\n"
-    assert run("check", "--quiet", prv, "--cfg", tmp_path / "missing.cfg").returncode == 1
 
 
 # Line that is replaced, what takes its place, and the only problem: its line from there, and how it begins.

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nsys2prv_ng.paraver.checker.cfg import _matches, check_cfg
 from nsys2prv_ng.paraver.read.label_files import ParaverConfig, PcfEventType
-from tests.paraver.checker.cfg_text import CONFIG, HEADER, TYPES, CfgText, messages, typed, warned
+from tests.cfgs.cfg_checker import _matches, check_cfg
+from tests.cfgs.cfg_text import CONFIG, HEADER, TYPES, CfgText, messages, typed, warned
 
 
 def by_number(*numbers: int, **functions: str) -> CfgText:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nsys2prv_ng.paraver.checker.cfg import CfgCheckResult, check_cfg
 from nsys2prv_ng.paraver.read.label_files import ParaverConfig, PcfEventType
 from nsys2prv_ng.paraver.read.prv_reader import TraceHeader
+from tests.cfgs.cfg_checker import CfgCheckResult, check_cfg
 
 HEAD = """\
 #ParaverCFG

@@ -25,16 +25,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field
 from pathlib import Path
+from typing import NamedTuple
 
 from nsys2prv_ng.errors import TranslationError
-from nsys2prv_ng.paraver.checker import cfg_names as words
-from nsys2prv_ng.paraver.read.label_files import ParaverConfig
-from nsys2prv_ng.paraver.read.problems import Findings, Problem, read_lines, sort_by_line
-from nsys2prv_ng.paraver.read.prv_reader import TraceHeader
+from nsys2prv_ng.paraver.read.label_files import ParaverConfig, read_pcf
+from nsys2prv_ng.paraver.read.problems import Findings, Problem, sort_by_line
+from nsys2prv_ng.paraver.read.prv_reader import TraceHeader, read_header
 from nsys2prv_ng.value_class import ValueClass
+from tests.cfgs import cfg_names as words
 
 REFUSES = "Paraver refuses the cfg"
 DROPS = "Paraver drops the histogram and shows its window"
@@ -44,6 +45,23 @@ _OLD_HEADER = {"version": _VERSION, "number_of_windows": _NUM_WINDOWS}
 _KEYS = ("window_", "Analyzer2D.", "Analyzer3D.")
 _BEGIN = ("ConfigFile.BeginDescription", "begin_description")
 _END = ("ConfigFile.EndDescription", "end_description")
+
+
+class TraceContents(NamedTuple):
+    """What a trace has: its objects, its .pcf, and the types of its events, of which a .pcf may declare more."""
+
+    header: TraceHeader
+    config: ParaverConfig
+    types: frozenset[int]
+
+
+def read_contents(path: Path) -> TraceContents:
+    """Return what a small trace has, which is not compressed and has its .pcf beside it."""
+    first, *lines = path.read_text(encoding="latin-1").splitlines()
+    events = (line.split(":")[6::2] for line in lines if line.startswith("2:"))
+    types = frozenset(int(number) for numbers in events for number in numbers)
+    config = read_pcf(path.with_suffix(".pcf"), Findings(path))
+    return TraceContents(read_header(first, Findings(path)), config, types)
 
 
 class CfgCheckResult(ValueClass):
@@ -114,6 +132,18 @@ def check_cfg(
 # ---- lines -----------------------------------------------------------------------------------------------------------
 
 
+def _read_lines(path: Path, findings: Findings, consequence: str) -> Iterator[tuple[int, str]]:
+    """Yield the number and the text of each line, without its end. Carriage returns are warnings."""
+    with path.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+        for number, raw in enumerate(lines, 1):
+            line = raw.removesuffix("\n")
+            if "\r" in line:
+                findings.warn(number, f"carriage return: {consequence}", "carriage return")
+            if re.search("[\udc80-\udcff]", line):
+                findings.add(number, "the line is not UTF-8", "encoding")
+            yield number, re.sub("[\udc80-\udcff]", "\ufffd", line).removesuffix("\r")
+
+
 class _CfgReader:
     """Reader of the lines of a .cfg into windows and histograms; the problems of lines go to `findings`."""
 
@@ -126,7 +156,7 @@ class _CfgReader:
     def read(self, path: Path) -> None:
         """Read the file. Raises OSError if it cannot be read."""
         consequence = "Paraver does not find the description of such a cfg"
-        lines = list(read_lines(path, self._findings, consequence, warns=True))
+        lines = list(_read_lines(path, self._findings, consequence))
         first = next((number for number, line in lines if line in _BEGIN), 0)
         last = next((number for number, line in lines if number > first and line in _END), 0)
         if not first:
