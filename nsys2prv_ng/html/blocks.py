@@ -235,6 +235,14 @@ class Map(ValueClass):
     kind = "map"
 
 
+class Maps(ValueClass):
+    """Maps of which readers choose one; paper, and a page whose script may not run, have all of them."""
+
+    maps: list[Map]
+
+    kind = "maps"
+
+
 class Chart(ValueClass):
     """A plot, and its numbers as a table.
 
@@ -253,7 +261,7 @@ class Chart(ValueClass):
     kind = "chart"
 
 
-Block = Table | Paragraph | Code | Map | Chart | Tree
+Block = Table | Paragraph | Code | Map | Maps | Chart | Tree
 
 
 class Section(ValueClass):

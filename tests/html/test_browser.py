@@ -101,12 +101,31 @@ def test_a_page_without_scripts_shows_its_pictures(browser: Browser, file: Path)
     assert opened.page.locator("figure.map .x-axis span").count() > 10
 
 
+def test_readers_choose_one_of_the_maps(browser: Browser, file: Path) -> None:
+    """By keys, too. The map that they choose has the zoom of the one before; paper has all of them."""
+    maps = job_of("ddp-2x2").pictures.heat_maps
+    opened = Opened(browser, file, viewport=WIDE)
+    figures, choice = opened.page.locator("#over-time figure.map"), opened.page.get_by_label("Map:")
+    assert choice.locator("option").all_inner_texts() == [heat.title for heat in maps]
+    for number in range(len(maps)):
+        assert [figure.is_visible() for figure in figures.all()] == [n == number for n in range(len(maps))]
+        figures.nth(number).locator(".view").focus()
+        opened.page.keyboard.press("+")
+        figures.nth(number).locator(".shown").filter(has_text="--time").wait_for()
+        choice.press("ArrowDown")
+        figures.nth(min(number + 1, len(maps) - 1)).locator(".shown").filter(has_text="--time").wait_for()
+    opened.page.emulate_media(media="print")
+    assert all(figure.is_visible() for figure in figures.all()) and not choice.is_visible()
+    assert opened.faults == []
+
+
 def test_the_pointer_reads_the_value_below_it(browser: Browser, file: Path) -> None:
     """The line below a map says row, time and value of the bin below the pointer, as the pictures have them."""
     pictures = job_of("ddp-2x2").pictures
     opened = Opened(browser, file, viewport=WIDE)
     for n, heat in enumerate(heat for heat in pictures.heat_maps if heat.key in ("busy", "waiting")):
         figure = opened.page.locator("#over-time figure.map").nth([0, 3][n])
+        opened.page.get_by_label("Map:").select_option(heat.title)
         assert heat.title in figure.inner_text()
         view = figure.locator(".view")
         view.scroll_into_view_if_needed()
@@ -152,13 +171,15 @@ def test_zooming_one_map_zooms_all_of_its_time(browser: Browser, file: Path) -> 
     low, high = (float(part.rstrip("s")) * 1e9 for part in window.split(":"))
     assert low == pytest.approx(pictures.begin_ns + 0.5 * span, abs=0.01 * span)
     assert high == pytest.approx(pictures.begin_ns + 0.75 * span, abs=0.01 * span)
-    for figure in figures.all():
+    for n, figure in enumerate(figures.all()):
+        page.get_by_label("Map:").select_option(index=n)
         drawn, seen = figure.locator("img").bounding_box(), figure.locator(".view").bounding_box()
         assert drawn is not None and seen is not None
         assert drawn["width"] == pytest.approx(4 * seen["width"], rel=0.02)
         assert drawn["x"] == pytest.approx(seen["x"] - 2 * seen["width"], abs=0.05 * seen["width"])
     step = page.locator("#step figure.map")
     assert step.locator("img").bounding_box()["width"] == pytest.approx(step.locator(".view").bounding_box()["width"])  # type: ignore[index]
+    page.get_by_label("Map:").select_option(index=0)
     view.focus()
     page.keyboard.press("0")
     page.wait_for_function("document.querySelector('#over-time .zoomed').style.width === '100%'")
@@ -211,7 +232,7 @@ def test_hostile_names_do_nothing(browser: Browser, tmp_path: Path) -> None:
     ]
     opened = Opened(browser, write(Job(*hostile), tmp_path), viewport=WIDE)
     assert opened.page.evaluate("window.hacked") is None
-    for figure in opened.page.locator("figure.map").all():
+    for figure in opened.page.locator("figure.map:visible").all():
         figure.locator(".view").hover()
         figure.locator("output").filter(has_text="script").wait_for()
     assert opened.page.locator("output script, output img, .y-axis img").count() == 0
@@ -243,6 +264,7 @@ def test_a_narrow_screen_loses_no_peak(browser: Browser, file: Path) -> None:
     heat = next(heat for heat in job_of("ddp-2x2").pictures.heat_maps if heat.key == "lateness")
     opened = Opened(browser, file, viewport=NARROW)
     figure = opened.page.locator("#over-time figure.map").filter(has_text="Arrival delay")
+    opened.page.get_by_label("Map:").select_option("Arrival delay")
     opened.page.wait_for_function("[...document.images].some((image) => image.naturalWidth < 400)")
     width, opacity = figure.locator("img").evaluate(
         """(image) => {

@@ -173,12 +173,9 @@ def test_images_hold_the_values_of_the_pictures() -> None:
     text = render_summary(summary, pictures)
     images = [decode(url) for url in re.findall(r"data:image/png;base64,([A-Za-z0-9+/=]+)", text)]
     facts = [json.loads(found) for found in re.findall(r'<script type="application/json">(.*?)</script>', text)]
-    drawn = [heat for heat in pictures.heat_maps if heat.key != "memory"]
     assert pictures.step is not None
-    heats = [*drawn, *(heat for heat in pictures.heat_maps if heat.key == "memory")]
     shown = [(image, fact) for image, fact in zip(images, facts, strict=True) if "kinds" not in fact]
-    assert len(shown) == len(heats)
-    for heat, (image, fact) in zip(heats, shown, strict=True):
+    for heat, (image, fact) in zip(pictures.heat_maps, shown, strict=True):
         assert image.shape == heat.values.shape and fact["rows"] == heat.rows
         assert (fact["from"], fact["to"]) == (pictures.begin_ns, pictures.end_ns)
         assert ((image == 0) == np.isnan(heat.values)).all()

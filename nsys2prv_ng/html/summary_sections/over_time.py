@@ -8,7 +8,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.types import ByteArray
 from nsys2prv_ng.html import charts
-from nsys2prv_ng.html.blocks import MOST_RANKS, Block, Chart, Map, Paragraph, Section, Table, show_grid
+from nsys2prv_ng.html.blocks import MOST_RANKS, Block, Chart, Map, Maps, Paragraph, Section, Table, show_grid
 from nsys2prv_ng.html.colours import HUES, LINES, STRIPS
 from nsys2prv_ng.html.page import quote
 from nsys2prv_ng.summary.efficiency.windows import describe_steps
@@ -38,14 +38,12 @@ _FORMATS: dict[str, Callable[[float], str]] = {"%": "{:.1f}%".format, "ns": form
 
 def make_heat_map_section(pictures: Pictures) -> Section | None:
     """Return the section on what GPUs and ranks did over time; None without any."""
-    maps = [make_map(heat, pictures) for heat in pictures.heat_maps if heat.key != "memory"]
-    presets = list(dict.fromkeys(heat.preset for heat in pictures.heat_maps if heat.preset and heat.key != "memory"))
-    if not maps:
+    if not pictures.heat_maps:
         return None
-    lead = "All maps show the same time. Drag over a map to zoom, double-click to reset. The line below a map then has"
-    lead += " the values for `--time`."
-    window = format_window(pictures.begin_ns, pictures.end_ns)
-    return Section("over-time", "Over time", lead, maps, presets, window)
+    lead = "Drag over a map to zoom, double-click to reset. The line below it then has the values for `--time`."
+    maps = Maps([make_map(heat, pictures) for heat in pictures.heat_maps])
+    presets = [*dict.fromkeys(heat.preset for heat in pictures.heat_maps if heat.preset)]
+    return Section("over-time", "Over time", lead, [maps], presets, format_window(pictures.begin_ns, pictures.end_ns))
 
 
 def make_pace_section(summary: JobSummary, pictures: Pictures) -> Section | None:
@@ -226,17 +224,9 @@ _MOST_LEAKS = 4
 
 def make_memory_section(summary: JobSummary, pictures: Pictures) -> Section | None:
     """Return the section on the memory of GPUs; None if no allocations are known."""
-    heats = [heat for heat in pictures.heat_maps if heat.key == "memory"]
-    blocks: list[Block] = [] if summary.memory is None else _list_blocks(summary, summary.memory, pictures)
-    blocks += [make_map(heat, pictures) for heat in heats]
-    if not blocks:
+    memory = summary.memory
+    if memory is None:
         return None
-    lead = "" if summary.memory is None else "Device memory does not include managed memory, or pinned memory of hosts."
-    return Section("memory", "GPU memory", lead, blocks, ["views/memory_level"])
-
-
-def _list_blocks(summary: JobSummary, memory: MemoryNumbers, pictures: Pictures) -> list[Block]:
-    """Return what is known of device memory: leaks first, then the chart and the tables."""
     blocks: list[Block] = [Paragraph(f"{describe_leak(gpu)}.") for gpu in memory.leaks[:_MOST_LEAKS]]
     if len(memory.leaks) > _MOST_LEAKS:
         blocks.append(Paragraph(f"Memory of {count_noun(len(memory.leaks) - _MOST_LEAKS, 'more GPU')} grows as well."))
@@ -247,7 +237,9 @@ def _list_blocks(summary: JobSummary, memory: MemoryNumbers, pictures: Pictures)
         memory_table.tabulate_memory(memory, name_time(summary), pictures.shift_ns),
         memory_table.tabulate_kept(memory.gpus),
     ]
-    return [*blocks, *(show_grid(grid, MOST_RANKS) for grid in grids if grid.rows)]
+    blocks += [show_grid(grid, MOST_RANKS) for grid in grids if grid.rows]
+    lead = "Device memory does not include managed memory, or pinned memory of hosts."
+    return Section("memory", "GPU memory", lead, blocks, ["views/memory_level"])
 
 
 def _draw_steps(memory: MemoryNumbers, gpus: list[GpuMemory]) -> Chart:

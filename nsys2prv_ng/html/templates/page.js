@@ -299,6 +299,16 @@
 
   const maps = [...document.querySelectorAll("figure.map")].map((figure) => new TimeMap(figure));
   const fit = () => { for (const map of maps) map.show(map.shown); };
+  for (const choice of document.querySelectorAll(".choice")) {
+    const [select, figures] = [choice.querySelector("select"), [...choice.querySelectorAll("figure")]];
+    const choose = () => {
+      for (const [number, figure] of figures.entries()) figure.classList.toggle("unchosen", number !== select.selectedIndex);
+      fit();
+    };
+    select.addEventListener("change", choose);
+    select.closest("p").hidden = false;
+    choose();
+  }
   fit();
   addEventListener("resize", fit);
   addEventListener("keydown", (event) => {
