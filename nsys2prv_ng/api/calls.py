@@ -102,19 +102,17 @@ def _summarize(
     from nsys2prv_ng.runtime.precompile import FOR_SUMMARY, compile_ahead
 
     made, progress = make_summary_options(options, draws=draws), options.display
-    flops_per_step = options.flops_per_step if isinstance(options, calls.SummaryOptions) else None
-    peak_tflops = options.peak_tflops if isinstance(options, calls.SummaryOptions) else None
     with (
         compile_ahead(FOR_SUMMARY),
         choose_engine(options, made, arguments.find_scratch()) as read_options,
         open_job(reports, arguments.find_scratch(), read_options, progress, _import_what_sums_up) as job,
     ):
         from nsys2prv_ng.analysis.waits.waits import find_waits
-        from nsys2prv_ng.summary.summarize import Known, KnownFlops
+        from nsys2prv_ng.summary.summarize import Known
         from nsys2prv_ng.summary.summarize import summarize as run
 
-        waits, flops = find_waits(job), KnownFlops(flops_per_step, peak_tflops)
-        summary, slow = run(job, waits, Known(), flops, progress)
+        waits = find_waits(job)
+        summary, slow = run(job, waits, Known(), progress)
         if not draws:
             return summary, None
         from nsys2prv_ng.summary.pictures.measure import collect_pictures

@@ -13,7 +13,7 @@ from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_time, jo
 _SECTIONS = {
     "efficiency": "efficiency", "waits.pipeline": "pipeline", "waits.links": "links", "waits": "waits",
     "what_if": "what-if", "critical_path": "critical-path", "steps": "pace", "start_up": "pace", "slow_steps": "step",
-    "gpus": "gaps", "kernels": "kernels", "slow_modes": "kernels", "memory": "memory", "mfu": "kernels",
+    "gpus": "gaps", "kernels": "kernels", "slow_modes": "kernels", "memory": "memory",
     "memory_operations": "operations", "readbacks": "gaps", "skipped": "quality", "remedies": "try",
 }  # fmt: skip
 """The section with the numbers of a statement, by the key of its evidence."""

@@ -123,22 +123,6 @@ class SummaryOptions(JobOptions, kw_only=True):
 
     html: kinds.Page = Option("Also write a self-contained HTML report with charts.", metavar="FILE.html")
     save: kinds.SavedSummary = Option("Also write the numbers as JSON, for a later compare.", metavar="FILE.json")
-    flops_per_step: Annotated[kinds.Amount, kinds.parse_flops] = Option(
-        "Floating-point operations of a step of the whole job, over all ranks (G, T, P, E), for its MFU.",
-        keyword_help="Floating-point operations of a step of the whole job, over all ranks, for its MFU.",
-        metavar="6.2T",
-        shown="at least what NVTX ranges with shapes show",
-    )
-    peak_tflops: Annotated[kinds.Amount, kinds.parse_tflops] = Option(
-        "Dense peak of one GPU in TFLOP/s, for the MFU.",
-        metavar="989",
-        shown="the published peak of the GPU for the number type of its kernels",
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.flops_per_step is not None and self.ranks is not None:
-            raise UsageError("counts the whole job: do not combine it with ranks", parameter="flops_per_step")
 
 
 class PredictionOptions(JobOptions, kw_only=True):

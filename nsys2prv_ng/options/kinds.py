@@ -16,7 +16,6 @@ from __future__: its annotations must be types, not texts.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import tempfile
@@ -135,16 +134,9 @@ def asks_for(wanted: str) -> Callable[[Callable[[Any], Kept]], Callable[[Any], K
 
 Integer = Option[int | str, int]
 OptionalInteger = Option[int | str | None, int | None]
-Amount = Option[float | int | str | None, float | None]
 
 _MOST = 2**62
 """Largest absolute value of an integer: times are computed from 1970 with 64 bits."""
-_UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-_AMOUNT = re.compile(rf"({DIGITS}(?:\.[0-9]{{0,18}})?(?:e[+-]?[0-9]{{1,3}})?)([KMGTPE]?)", re.IGNORECASE)
-_LEAST_FLOPS = 1e6
-"""Least operations of a step that can be meant: a GPU of 1 TFLOP/s does them in 1 us."""
-_MOST_TFLOPS = 1e6
-"""A larger number is in another unit: no GPU is near this rate."""
 
 
 @asks_for("True or False")
@@ -207,42 +199,6 @@ def _refuse_less(number: int, minimum: int) -> int:
     """Return a number. Raises UsageError if it is too small."""
     if number < minimum:
         raise UsageError(f"must be at least {minimum}")
-    return number
-
-
-@asks_for("a number, or a text like '6.2T'")
-def parse_flops(value: Any) -> float:
-    """Return a number of operations, typed with or without a unit in powers of 1000: 6.2e12 or 6.2T."""
-    number = _parse_amount(value, _UNITS, "write a number like 6.2e12 or 6.2T (units K, M, G, T, P, E)")
-    if number < _LEAST_FLOPS:
-        raise UsageError("is less than a million: write the unit, like 6.2T")
-    return number
-
-
-@asks_for("a number in TFLOP/s")
-def parse_tflops(value: Any) -> float:
-    """Return a rate in TFLOP/s, typed with or without a unit: 989, 989T or 1.5P."""
-    number = _parse_amount(value, {"": 1.0, "T": 1.0, "P": 1e3}, "write a number of TFLOP/s, like 989")
-    if number > _MOST_TFLOPS:
-        raise UsageError("is in TFLOP/s: write a number like 989")
-    return number
-
-
-def _parse_amount(value: Any, units: Mapping[str, float], rule: str) -> float:
-    """Return a number above 0. Raises UsageError with the rule for a text that breaks it."""
-    if isinstance(value, str):
-        match = _AMOUNT.fullmatch(value.strip())
-        if not match or match[2].upper() not in units:
-            raise UsageError(rule)
-        value = float(match[1]) * units[match[2].upper()]
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not 0 < number < math.inf:
-        raise UsageError("must be a finite number above 0")
     return number
 
 

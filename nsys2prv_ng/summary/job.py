@@ -21,7 +21,7 @@ from nsys2prv_ng.summary.build import build_dataclass
 from nsys2prv_ng.summary.efficiency.numbers import EfficiencyNumbers, StepNumbers
 from nsys2prv_ng.summary.efficiency.talp import write_talp
 from nsys2prv_ng.summary.gpus.numbers import GpuNumbers
-from nsys2prv_ng.summary.kernels.numbers import FlopNumbers, KernelNumbers, MfuNumbers, SlowModeNumbers
+from nsys2prv_ng.summary.kernels.numbers import KernelNumbers, SlowModeNumbers
 from nsys2prv_ng.summary.links.numbers import LinkNumbers, PipelineNumbers
 from nsys2prv_ng.summary.memory.numbers import MemoryNumbers, MemoryOperationNumbers
 from nsys2prv_ng.summary.path.numbers import PathNumbers
@@ -149,10 +149,6 @@ class JobSummary(Tabular, kw_only=True):
     """Kernels by the range that launched them, the longest time first; empty in summaries of older versions."""
     verdict: Verdict = field(default_factory=Verdict.make_unjudged)
     """Its `is_judged` is false if there was nothing to judge, and in summaries of older versions."""
-    flops: FlopNumbers | None = None
-    """None without NVTX ranges of operators with shapes, and in summaries of older versions."""
-    mfu: MfuNumbers | None = None
-    """None if FLOPs neither follow from shapes nor were given, and in summaries of older versions."""
     slow_modes: SlowModeNumbers | None = None
     """None without steps or kernels, and in summaries of older versions."""
     memory: MemoryNumbers | None = None
@@ -299,7 +295,6 @@ class JobSummary(Tabular, kw_only=True):
             "ranges": of_ranges.tabulate_ranges(self.ranges),
             "range_tree": of_ranges.tabulate_range_tree(self.range_tree, 0.0),
             "kernels": of_kernels.tabulate_kernels(self.kernels, self.gpus),
-            "flops": self.flops and of_kernels.tabulate_flops(self.flops, self.users[0]),
             "slow_kernels": self.slow_modes and of_kernels.tabulate_slow_modes(self.slow_modes),
             "memory": memory and of_memory.tabulate_memory(memory, ""),
             "memory_kept": memory and of_memory.tabulate_kept(memory.gpus),

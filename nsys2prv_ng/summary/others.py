@@ -37,7 +37,7 @@ _WHY = "range", "call", "operation"
 
 def limit_names(summary: JobSummary) -> JobSummary:
     """Return a summary with the names that have most time, and the sums of the others."""
-    path, efficiency, waits, flops = summary.critical_path, summary.efficiency, summary.waits, summary.flops
+    path, efficiency, waits = summary.critical_path, summary.efficiency, summary.waits
     if efficiency is not None:
         in_steps, in_work = _limit_losses(efficiency.in_steps), _limit_losses(efficiency.in_work)
         efficiency = replace(_limit_losses(efficiency), in_steps=in_steps, in_work=in_work)
@@ -54,7 +54,6 @@ def limit_names(summary: JobSummary) -> JobSummary:
         critical_path=path and replace(path, names=_limit(path.names, "name")),
         efficiency=efficiency,
         waits=waits,
-        flops=flops and replace(flops, operators=_limit(flops.operators, "operator")),
     )
     nouns = {"kernels": "kernel", "ranges": "NVTX range", "calls": "call"}
     hidden = {noun: _count_hidden(getattr(summary, key), getattr(limited, key)) for key, noun in nouns.items()}

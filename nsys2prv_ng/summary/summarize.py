@@ -19,7 +19,7 @@ from nsys2prv_ng.analysis.waits.late_reasons import LateReasons, find_reasons
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.arrays.groups import Table
 from nsys2prv_ng.intervals.step_functions import Intervals
-from nsys2prv_ng.job.counted import CountedEvents, count_steps
+from nsys2prv_ng.job.counted import CountedEvents
 from nsys2prv_ng.job.open_job import Job, find_gpu_time
 from nsys2prv_ng.objects.places import Stream, Thread
 from nsys2prv_ng.reading.device_operations import list_traced_graphs
@@ -37,10 +37,8 @@ from nsys2prv_ng.summary.efficiency.measure import sum_efficiency, sum_steps
 from nsys2prv_ng.summary.gpus.measure import list_gpus
 from nsys2prv_ng.summary.job import JobFacts, JobSummary, StartUp
 from nsys2prv_ng.summary.kernels.cells import KernelTimes, measure_kernels
-from nsys2prv_ng.summary.kernels.flops import collect_flops, sum_operators
 from nsys2prv_ng.summary.kernels.slow_modes import find_slow_modes
 from nsys2prv_ng.summary.memory.measure import measure_memory
-from nsys2prv_ng.summary.mfu import add_mfu
 from nsys2prv_ng.summary.others import limit_names
 from nsys2prv_ng.summary.path.measure import compute_path_and_savings
 from nsys2prv_ng.summary.ranges.numbers import LaunchedInRange, RepeatedRange
@@ -64,22 +62,11 @@ class Known(NamedTuple):
     path: CriticalPath | None = None
 
 
-class KnownFlops(NamedTuple):
-    """What the user knows for the MFU, as `add_mfu` takes it."""
-
-    flops_per_step: float | None = None
-    peak_tflops: float | None = None
-
-
-_NOTHING, _NO_FLOPS = Known(), KnownFlops()
+_NOTHING = Known()
 
 
 def compute_summary(
-    job: Job,
-    waits: Waits | None = None,
-    known: Known = _NOTHING,
-    flops: KnownFlops = _NO_FLOPS,
-    progress: Progress | None = None,
+    job: Job, waits: Waits | None = None, known: Known = _NOTHING, progress: Progress | None = None
 ) -> JobSummary:
     """Return the numbers of a job, without its slow steps and its answer.
 
@@ -98,14 +85,13 @@ def compute_summary(
             found = wait_for_savings()
             step.update(1)
     unplayed = [describe_size(job)] if found.is_too_large else []
-    summary = replace(
+    return replace(
         summary,
         efficiency=sum_efficiency(job, efficiency, found.on_ideal_network),
         critical_path=found.path,
         what_if=found.what_if,
         warnings=[*summary.warnings, *([*check_size(job), *unplayed][:1] if job.finds_waits else ())],
     )
-    return add_mfu(summary, *flops)
 
 
 def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency) -> JobSummary:
@@ -153,7 +139,6 @@ def _sum_up(job: Job, waits: Waits, late: LateReasons, efficiency: Efficiency) -
         facts=collect_facts(job),
         gpu_time_ns=find_gpu_time(job),
         launched=[LaunchedInRange(**row) for row in sort_rows_by(launched, "total_ns")],
-        flops=collect_flops([part.flops for part in parts], named.kernels, count_steps(job)),
         skipped=job.skipped,
         slow_modes=find_slow_modes(job, kernel_times),
         memory=measure_memory(job, devices, kernel_times),
@@ -178,14 +163,13 @@ def _measure_start_up(job: Job, waits: Waits) -> StartUp | None:
 
 
 class _Sums(NamedTuple):
-    """Sums over one report: by name; kernels by range, FLOPs and the tree of ranges; times of its kernels by step.
+    """Sums over one report: by name; kernels by range and the tree of ranges; times of its kernels by step.
 
     `nccl`: its NCCL kernels.
     """
 
     by_name: NameSums
     launched: Table
-    flops: Table
     tree: Table
     kernel_times: KernelTimes
     nccl: Intervals
@@ -199,7 +183,6 @@ def _sum_report(job: Job, index: int, waiting: WaitingInRanges, waits: Waits) ->
     return _Sums(
         by_name=sum_names(job, index, counted, waiting, waits),
         launched=totals.sum_launched(report, job.store, counted),
-        flops=sum_operators(report, task_of_place, job.store, counted, job.scope.windows),
         tree=sum_by_range(report, task_of_place, job.store, counted),
         kernel_times=measure_kernels(job, index, counted),
         nccl=load_communication(job, index, counted),
@@ -262,10 +245,10 @@ def _make_fingerprint(metadata: Metadata) -> str:
 
 
 def summarize(
-    job: Job, waits: Waits, known: Known, flops: KnownFlops = _NO_FLOPS, progress: Progress | None = None
+    job: Job, waits: Waits, known: Known, progress: Progress | None = None
 ) -> tuple[JobSummary, SlowSteps | None]:
     """Return the summary of a job with its answer, and its slow steps if it has any. `waits`: all waits of the job."""
-    summary = compute_summary(job, waits, known, flops, progress)
+    summary = compute_summary(job, waits, known, progress)
     slow = find_slow_steps(summary)
     if slow is not None:  # most jobs need not import what compares
         from nsys2prv_ng.summary.difference.slow_steps import add_slow_steps

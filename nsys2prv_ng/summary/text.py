@@ -60,7 +60,7 @@ def format_summary(
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-_BELOW = ("STRAGGLER", "LINK", "SLOW", "MEMORY", "PIPELINE", "KINDS", "STEPS", "MFU", "STARTUP", "TRUST")
+_BELOW = ("STRAGGLER", "LINK", "SLOW", "MEMORY", "PIPELINE", "KINDS", "STEPS", "STARTUP", "TRUST")
 """Labels of the lines below the bars."""
 
 
@@ -137,7 +137,7 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
         *format_efficiency(summary.efficiency, summary.steps, width),
         *show("kinds", "kind_parts", "slow_step_parts", "slow_step_changes", "ranges"),
         layout.format_grid(tabulate_range_tree(summary.range_tree), width, None),
-        *show("kernels", "flops", "slow_kernels"),
+        *show("kernels", "slow_kernels"),
         *(layout.format_grid(grid, width, MOST_GPUS) for grid in on_memory),
         *show("copies", "nccl", most=None),
         *show("mpi"),

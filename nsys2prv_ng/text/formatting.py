@@ -115,11 +115,6 @@ def format_bytes(size: float | None) -> str:
     return _scale(size, "B", TB=10**12, GB=10**9, MB=10**6, kB=10**3)
 
 
-def format_flops(count: float) -> str:
-    """Return a number of floating-point operations with three digits and a decimal unit."""
-    return _scale(count, "FLOP", EFLOP=1e18, PFLOP=1e15, TFLOP=1e12, GFLOP=1e9, MFLOP=1e6, kFLOP=1e3)
-
-
 def format_percent(part: float, whole: float) -> str:
     """Return a share as a percentage, with one decimal if it is less than 1,000; a dash if the whole is 0."""
     if not whole:

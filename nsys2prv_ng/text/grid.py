@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from nsys2prv_ng.text.formatting import format_bytes, format_difference, format_flops, format_percent, format_time
+from nsys2prv_ng.text.formatting import format_bytes, format_difference, format_percent, format_time
 from nsys2prv_ng.value_class import ValueClass
 
 T = TypeVar("T")
@@ -85,19 +85,6 @@ class Growth(Number):
 
     unit = "bytes"
     write = staticmethod(lambda number: f"{'+' * (number > 0)}{format_bytes(number)}")
-
-
-class Flops(Number):
-    """A number of floating-point operations."""
-
-    write = staticmethod(format_flops)
-
-
-class FlopRate(Number):
-    """Floating-point operations per second; None if no time passed."""
-
-    unit = "flops_per_s"
-    write = staticmethod(lambda number: f"{format_flops(number)}/s")
 
 
 class Count(Number):

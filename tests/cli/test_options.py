@@ -208,7 +208,7 @@ def test_only_the_command_line_spells_options() -> None:
     """
     flags = {option.flag for options in CLASSES.values() for option in list_options(options).values()}
     spelled = re.compile(rf"(?<![\w-])({'|'.join(sorted(flags))})(?![\w-])")
-    described = {"job_script.py", "table.py", "words.py", "mfu.py"}  # options of Slurm and nsys; sentences of a summary
+    described = {"job_script.py", "table.py", "words.py"}  # options of Slurm and nsys; sentences of a summary
     package = Path(nsys2prv_ng.__file__).parent
     read = (
         "cli",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.errors import UsageError
-from nsys2prv_ng.options.calls import CompareOptions, SummaryOptions, TranslateOptions
+from nsys2prv_ng.options.calls import CompareOptions, TranslateOptions
 from nsys2prv_ng.options.kinds import (
     at_least,
     parse_numbers,
@@ -213,59 +213,6 @@ def test_elements_of_a_generator_are_checked() -> None:
 
     with pytest.raises(UsageError, match=r"^ranks=\['1'\]: give a list of integers"):
         keep("ranks", generate())
-
-
-@pytest.mark.parametrize(
-    ("value", "kept"),
-    [
-        ("6.2e12", 6.2e12),
-        ("6.2T", 6.2e12),
-        ("6.2t", 6.2e12),
-        (" 1P ", 1e15),
-        ("7e6", 7e6),
-        ("1.e6", 1e6),
-        (6_236_292_513_792, 6_236_292_513_792.0),
-        (np.float32(2**30), 2.0**30),
-        (None, None),
-    ],
-)
-def test_amounts(value: object, kept: float | None) -> None:
-    found = SummaryOptions(flops_per_step=value).flops_per_step  # type: ignore[arg-type]
-    assert found == kept and type(found) is type(kept)
-
-
-@pytest.mark.parametrize(
-    "value",
-    ["", "T", "-1", "0", "1e400", "1e9T9", "nan", "inf", "6,2T", "1TT", -1, 0, float("nan"), 10**400, True, [1]],
-)
-def test_amounts_that_cannot_be_meant(value: object) -> None:
-    with pytest.raises(UsageError) as error:
-        SummaryOptions(peak_tflops=value)  # type: ignore[arg-type]
-    assert error.value.parameter == "peak_tflops"
-
-
-@pytest.mark.parametrize(
-    ("value", "kept"), [("989", 989.0), ("989T", 989.0), ("0.4p", 400.0), (" 62.5", 62.5), (np.float32(0.5), 0.5)]
-)
-def test_peaks_are_in_tflops(value: object, kept: float) -> None:
-    assert SummaryOptions(peak_tflops=value).peak_tflops == kept  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("value", ["989G", "989e12", "989E", 989e12])
-def test_peaks_in_another_unit(value: object) -> None:
-    with pytest.raises(UsageError, match="TFLOP/s"):
-        SummaryOptions(peak_tflops=value)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("value", ["6.2", 999_999])
-def test_few_flops_lack_a_unit(value: object) -> None:
-    with pytest.raises(UsageError, match="write the unit"):
-        SummaryOptions(flops_per_step=value)  # type: ignore[arg-type]
-
-
-def test_flops_of_a_job_are_not_those_of_some_ranks() -> None:
-    with pytest.raises(UsageError, match="whole job"):
-        SummaryOptions(flops_per_step="1T", ranks="0")
 
 
 @pytest.mark.parametrize(

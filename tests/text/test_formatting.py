@@ -13,7 +13,6 @@ from nsys2prv_ng.text.formatting import (
     count_noun,
     format_bytes,
     format_duration,
-    format_flops,
     format_number,
     format_number_ranges,
     format_percent,
@@ -110,13 +109,11 @@ EXTREMES = [0, 1e-9, -1e-9, 0.4, -0.5, -1, 999.4999, 999_499_999, -124_479_910, 
 FORMS = {
     format_time: r"-?[0-9,.]+ (ns|us|ms|s)",
     format_bytes: r"-?[0-9,.]+ (B|kB|MB|GB|TB)",
-    format_flops: r"-?[0-9,.]+ [kMGTPE]?FLOP",
     lambda number: format_percent(number, 7): r"-?[0-9,.]+%",
     format_number: r"-?[0-9,.]+",
 }
 SIZES = {"": 1.0, "%": 0.07, "ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 SIZES |= {f"{letter}B": 10.0 ** (3 * power) for power, letter in enumerate(["", *"kMGT"])}
-SIZES |= {f"{letter}FLOP": 10.0 ** (3 * power) for power, letter in enumerate(["", *"kMGTPE"])}
 
 
 def check_number(number: float) -> None:

@@ -14,7 +14,7 @@ from nsys2prv_ng.steps.numbered_names import number_step
 from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency, tabulate_parts
 from nsys2prv_ng.summary.efficiency.windows import choose_window, list_windows
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.summary.kernels.table import tabulate_flops, tabulate_kernels, tabulate_slow_modes
+from nsys2prv_ng.summary.kernels.table import tabulate_kernels, tabulate_slow_modes
 from nsys2prv_ng.summary.memory.table import tabulate_memory_operations
 from nsys2prv_ng.summary.path.table import tabulate_path, tabulate_path_of_tasks
 from nsys2prv_ng.summary.pictures.numbers import Pictures
@@ -39,7 +39,6 @@ def make_kernel_section(summary: JobSummary) -> Section | None:
     lead = f"Numbers of {name_time(summary)}."
     blocks: list[Block] = [table]
     presets = ["basics/kernels", "analysis/kernel_classes"]
-    blocks += [] if summary.flops is None else [show_grid(tabulate_flops(summary.flops, summary.users[0]))]
     if summary.slow_modes is not None and (slow := tabulate_slow_modes(summary.slow_modes)).rows:
         blocks.append(show_grid(slow))
         presets.append("analysis/slow_kernels")

@@ -9,7 +9,7 @@ from nsys2prv_ng.steps.numbered_names import OTHER_WORK, number_step
 from nsys2prv_ng.summary.answer import slow_steps
 from nsys2prv_ng.summary.answer.bottleneck import Bottleneck
 from nsys2prv_ng.summary.answer.busy_bottlenecks import COPIES, START_UP, TRANSFER
-from nsys2prv_ng.summary.answer.case import HALF, HOST_BOUND, Case, count_operator_ranges
+from nsys2prv_ng.summary.answer.case import HALF, HOST_BOUND, Case
 from nsys2prv_ng.summary.answer.gains import describe_gains, list_gains
 from nsys2prv_ng.summary.answer.idle_bottlenecks import READBACKS
 from nsys2prv_ng.summary.answer.judge import choose_variant, classify, find_close
@@ -25,7 +25,6 @@ from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.table import describe_slow_modes
 from nsys2prv_ng.summary.links.table import describe_pipeline, describe_slow_links
 from nsys2prv_ng.summary.memory.table import describe_leaks
-from nsys2prv_ng.summary.mfu import describe_mfu
 from nsys2prv_ng.summary.steps.table import describe_kinds, name_kind
 from nsys2prv_ng.summary.verdict import Gain, Place, Statement, TriedRemedy, Verdict
 from nsys2prv_ng.text.formatting import count_nouns, format_percent, format_span, format_time, format_window, join_first
@@ -113,7 +112,6 @@ def answer(summary: JobSummary) -> Verdict:
         _state("PIPELINE", pipeline if pipeline != where else "", "waits.pipeline"),
         _state("KINDS", describe_kinds(summary.steps), "steps"),
         _state("STEPS", _contrast_steps(case, are_named=are_named), "slow_steps", "efficiency"),
-        _state("MFU", describe_mfu(summary.mfu, is_slowed=count_operator_ranges(summary) > 0), "mfu"),
         _state("STARTUP", startup, "start_up"),
     ]
     keys = [doubt.evidence for doubt in doubts]

@@ -1,1 +1,1 @@
-"""Kernels: their time, slow modes, FLOPs."""
+"""Kernels: their time, slow modes."""

@@ -1,4 +1,4 @@
-"""Tables and sentences on kernels: the longest, those slow on some ranks or in some steps, and FLOPs of operators."""
+"""Tables and sentences on kernels: the longest, and those slow on some ranks or in some steps."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from nsys2prv_ng.summary.gpus.numbers import GpuNumbers
 from nsys2prv_ng.summary.gpus.table import name_largest
-from nsys2prv_ng.summary.kernels.numbers import FlopNumbers, KernelNumbers, SlowMode, SlowModeNumbers
+from nsys2prv_ng.summary.kernels.numbers import KernelNumbers, SlowMode, SlowModeNumbers
 from nsys2prv_ng.text import formatting, grid
-from nsys2prv_ng.text.formatting import count_noun, format_flops, format_percent, format_time, join_first
+from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time, join_first
 from nsys2prv_ng.text.names import clean_name, quote_name
 
 
@@ -59,33 +59,6 @@ def tabulate_kernels(kernels: Sequence[KernelNumbers], gpus: Sequence[GpuNumbers
         names=2,
         more="kernels",
     )
-
-
-def tabulate_flops(flops: FlopNumbers, user: str) -> grid.Grid:
-    """Return the operators with known shapes, the most FLOPs first."""
-    return grid.tabulate(
-        flops.operators,
-        [
-            ("operator", lambda each: grid.Name(each.operator)),
-            ("type", lambda each: each.number_type or "-"),
-            ("count", lambda each: grid.Count(each.count)),
-            ("FLOPs", lambda each: grid.Flops(each.flops)),
-            ("kernel time", lambda each: grid.Ns(each.kernel_ns)),
-            ("rate", lambda each: grid.FlopRate(each.flops / each.kernel_ns * 1e9 if each.kernel_ns else None)),
-        ],
-        caption="FLOPs of operators by their shapes, and time of the kernels that they launched",
-        names=2,
-        below=_describe_flops(flops, user),
-    )
-
-
-def _describe_flops(flops: FlopNumbers, user: str) -> list[str]:
-    """Return how much operators with shapes compute, how fast, and how much of such work they are."""
-    per_step = f"{format_flops(flops.flops / flops.steps / flops.tasks)} a step and {user}" if flops.steps else ""
-    rate = f"{format_flops(flops.flops / flops.kernel_ns * 1e9)}/s while their kernels run" if flops.kernel_ns else ""
-    share = format_percent(flops.explained_ns, flops.of_ns)
-    of_kernels = f"These operators launched {share} of the time in GEMM, attention and convolution kernels"
-    return [f"At least {per_step or format_flops(flops.flops)}, {rate}", of_kernels]
 
 
 # ---- in words --------------------------------------------------------------------------------------------------------

@@ -8,11 +8,10 @@ import pytest
 
 from nsys2prv_ng.reading.accounts import SkippedReport
 from nsys2prv_ng.summary.answer.answer import answer
-from nsys2prv_ng.summary.answer.case import Case, count_operator_ranges
+from nsys2prv_ng.summary.answer.case import Case
 from nsys2prv_ng.summary.answer.trust import describe_limits, describe_start_up, list_doubts
 from nsys2prv_ng.summary.job import JobSummary, StartUp
-from nsys2prv_ng.summary.kernels.numbers import KernelNumbers, MfuNumbers
-from nsys2prv_ng.summary.mfu import describe_mfu
+from nsys2prv_ng.summary.kernels.numbers import KernelNumbers
 from nsys2prv_ng.summary.ranges.numbers import RangeOfTask, RepeatedRange
 from tests.summary.made_summary import MS, STEPS, make_losses, make_summary
 from tests.summary.made_waits import NO_MPI, NO_RANK, NO_WAITS, rank_of, waits_of
@@ -109,13 +108,6 @@ def test_ranges_of_operators_cost_time(name: str, count: int, says: str | None) 
         for text, times in (("step", 10), (name, count))
     ]
     found = doubt(replace(make_summary(LOSSES), kernels=[kernel], ranges=ranges))
-    mfu = MfuNumbers(
-        flops_per_step=1e12, is_given=False, step_ns=1e7, gpus=1, number_type="BF16", peak_flops_per_s=1e15,
-        source="", mfu=0.1, refused="",
-    )  # fmt: skip
-    summary = replace(make_summary(LOSSES), kernels=[kernel], ranges=ranges)
-    measured = describe_mfu(mfu, is_slowed=count_operator_ranges(summary) > 0)
-    assert measured.startswith("at least 10.0%") and ("of this run" in measured) == bool(says)
     text = f"NVTX ranges of operators ({says} per kernel) slow the host: capture again without them"
     assert found == ([(text, ["ranges"])] if says else [])
 
