@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 _KEPT = frozenset("\u200c\u200d\u00a0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B))))
 """The joiners, which many scripts and emojis need, and blanks (category Zs)."""
@@ -26,6 +26,21 @@ def escape_unprintable(text: str, show: Callable[[str], str] = lambda _: "?") ->
     return "".join(
         show(each) if each in _UNSEEN or not (each.isprintable() or each in _KEPT) else each for each in text
     )
+
+
+def find_nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """Return the known name that somebody may have meant; "" if none is alike. `likeness`: from 0 to 1 (the same)."""
+    from difflib import get_close_matches  # only errors need it
+
+    return next(iter(get_close_matches(name.lower(), list(known), 1, likeness)), "")
+
+
+def suggest(
+    names: Iterable[str], known: Collection[str], guess: Callable[[str, Iterable[str]], str] = find_nearest
+) -> str:
+    """Return the remedy for unknown names: the nearest known one of each, or else all that are known."""
+    guesses = [guess(name, known) for name in names]
+    return f"did you mean {', '.join(guesses)}?" if guesses and all(guesses) else f"known are {', '.join(known)}"
 
 
 class TranslationError(Exception):

@@ -163,7 +163,7 @@ def test_it_says_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
         ([], "trace.prv", {}, "give at least one report"),
         (["a.prv"], "trace.prv", {}, "reports='a.prv': a trace among the reports"),
         (DDP, "trace.prv", {"sources": ["kernel"]}, "sources: no source is called kernel; did you mean kernels?"),
-        (DDP, "trace.prv", {"sources": []}, "sources: no source is named; the sources are cuda_api,"),
+        (DDP, "trace.prv", {"sources": []}, "sources: no source is named; known are cuda_api,"),
         (DDP, "trace.prv", {"progress": True}, "progress: give an instance of Progress"),
         (None, "trace.prv", {}, "reports: give a path or a list of paths"),
         ([DDP[:2]], "trace.prv", {}, "reports=["),

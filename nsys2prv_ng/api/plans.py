@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from nsys2prv_ng.clock.alignment import parse_alignment
-from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.errors import UsageError, suggest
 from nsys2prv_ng.options import calls
 from nsys2prv_ng.options.kinds import GPU_TIME, list_options
 from nsys2prv_ng.paraver.event_types import STACK_LEVELS
@@ -142,11 +142,8 @@ def _check_sources(options: calls.EventOptions, selected: Sequence[Source], shor
             raise UsageError(f"needs the source {option.source}, which is not selected", parameter=name)
     for source in shortest:
         if source not in names:
-            from difflib import get_close_matches
-
-            guess = get_close_matches(source, names, n=1)
-            remedy = f"; did you mean {guess[0]}?" if guess else f": {', '.join(names)}"
-            raise UsageError(f"{source} is none of the selected sources{remedy}", parameter="min_duration")
+            remedy = suggest([source], names)
+            raise UsageError(f"{source} is none of the selected sources; {remedy}", parameter="min_duration")
 
 
 @contextmanager

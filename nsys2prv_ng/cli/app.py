@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ from nsys2prv_ng.cli.options import spell
 from nsys2prv_ng.cli.setup import cfgs, precompile, slurm
 from nsys2prv_ng.cli.summary import SidesCommand, compare, inspect, summary, what_if
 from nsys2prv_ng.cli.traces import check, export, shard, translate
-from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable
+from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable, find_nearest, suggest
 from nsys2prv_ng.runtime.limits import keep_freed_memory, refuse_pandas
 from nsys2prv_ng.version import __version__
 
@@ -32,6 +32,8 @@ _GONE = {
     "merge": "translate takes the folder of shards: nsys2prv-ng translate FOLDER OUT.prv",
 }
 """Commands that have gone, and what does their work."""
+_NEARLY = 0.75
+"""Least likeness of a word to a command that it may be: of less, a missing report is as likely."""
 
 
 class CommandGroup(TyperGroup):
@@ -111,8 +113,9 @@ def put_command_first(words: list[str], commands: Mapping[str, Any]) -> list[str
         return ["translate", *words] if at is None else [words[at], *words[:at], *words[at + 1 :]]
     if not is_file and words[0] in _GONE:
         raise UsageError(f"{words[0]} has gone: {_GONE[words[0]]}")
-    if not is_file and (nearest := _guess(words[0], [*commands, "help"])):
-        raise UsageError(f"{escape_unprintable(words[0])}: no such command or report; did you mean {nearest}?")
+    known = [*commands, "help"]
+    if not is_file and find_nearest(words[0], known, _NEARLY):
+        raise UsageError(f"{words[0]}: no such command or report; {suggest(words[:1], known)}")
     return ["translate", *words]
 
 
@@ -120,9 +123,7 @@ def _find_helped(words: list[str], commands: Mapping[str, Any]) -> list[str]:
     """Return the command behind the word `help`, if there is one."""
     asked = [word for word in words[1:2] if not word.startswith("-")]
     if asked and asked[0] not in commands:
-        nearest = _guess(asked[0], commands)
-        remedy = f"did you mean help {nearest}?" if nearest else f"the commands are {', '.join(commands)}"
-        raise UsageError(f"{escape_unprintable(asked[0])}: no such command; {remedy}")
+        raise UsageError(f"help {asked[0]}: no such command; {suggest(asked, commands)}")
     return asked
 
 
@@ -144,13 +145,6 @@ def _list_value_flags(commands: Mapping[str, Any]) -> set[str]:
     return {
         flag for option in options if option.param_type_name == "option" and not option.is_flag for flag in option.opts
     }
-
-
-def _guess(word: str, commands: Iterable[str]) -> str:
-    """Return the command that a word nearly is; an empty text if there is none."""
-    from difflib import get_close_matches
-
-    return next(iter(get_close_matches(word, commands, n=1, cutoff=0.75)), "")
 
 
 # ---- running it ------------------------------------------------------------------------------------------------------

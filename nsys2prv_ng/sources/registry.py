@@ -1,9 +1,8 @@
 """Lists all sources of events, and selects them by name."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
-from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.errors import UsageError, suggest
 from nsys2prv_ng.sources.cuda import cuda_api, cuda_memory, device_activity, stream_operations
 from nsys2prv_ng.sources.host import directives, operating_system
 from nsys2prv_ng.sources.mpi import mpi, ucx
@@ -64,9 +63,6 @@ def _find_sources(names: Iterable[str]) -> tuple[Source, ...]:
     wanted = [name.strip() for name in names if name.strip()]
     unknown = [name for name in wanted if name not in known]
     if unknown or not wanted:
-        guesses = [guess for name in unknown for guess in get_close_matches(name.lower(), known, n=1)]
-        message = f"no source is called {', '.join(unknown)}; " if unknown else "no source is named; "
-        if guesses and len(guesses) == len(unknown):
-            raise UsageError(f"{message}did you mean {', '.join(guesses)}?", parameter="sources")
-        raise UsageError(f"{message}the sources are {', '.join(known)}", parameter="sources")
+        message = f"no source is called {', '.join(unknown)}" if unknown else "no source is named"
+        raise UsageError(f"{message}; {suggest(unknown, known)}", parameter="sources")
     return tuple(source for source in SOURCES if source.name in wanted)

@@ -7,14 +7,13 @@ one name mean the same in all tables. Times are ns from time 0 of the trace, on 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nsys2prv_ng.arrays.types import BoolArray, IntArray, Integers, pick
-from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.errors import UsageError, suggest
 from nsys2prv_ng.value_class import ValueClass
 
 if TYPE_CHECKING:
@@ -157,9 +156,7 @@ def find_named(known: Mapping[str, Named], name: str, what: str, parameter: str)
     """Return what has a name. Raises UsageError with the nearest name, or else all of them, if nothing has."""
     if name in known:
         return known[name]
-    near = get_close_matches(name.lower(), known, n=1)
-    remedy = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-    raise UsageError(f"no {what} is called {name}; {remedy}", parameter=parameter)
+    raise UsageError(f"no {what} is called {name}; {suggest([name], known)}", parameter=parameter)
 
 
 class Table(ValueClass):

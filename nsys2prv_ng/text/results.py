@@ -10,11 +10,10 @@ import csv
 import io
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.errors import UsageError, suggest
 from nsys2prv_ng.text.grid import Cell, Drawing, Grid, Name, Number, Portion, Score, Share, Term
 from nsys2prv_ng.value_class import ValueClass
 
@@ -44,8 +43,7 @@ class Tabular(ValueClass):
 
         grids = self.tabulate()
         if name not in grids:
-            near = get_close_matches(str(name), grids, n=1, cutoff=0)
-            raise UsageError(f"no such table; the nearest name is {near[0]!r}", parameter="name", value=name)
+            raise UsageError(f"no table is called {name}; {suggest([str(name)], grids)}", parameter="name")
         columns = list_columns(grids[name])
         return pd.DataFrame({title: pd.Series(values, dtype=_choose_type(values)) for title, values in columns.items()})
 

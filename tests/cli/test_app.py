@@ -71,8 +71,8 @@ def test_a_report_named_like_a_command(tmp_path: Path, monkeypatch: pytest.Monke
         ("cut a.prv b.prv", f"cut has gone: {_GONE['cut']}"),
         ("merge shards o.prv", f"merge has gone: {_GONE['merge']}"),
         ("hlep", "hlep: no such command or report; did you mean help?"),
-        ("help sumary", "sumary: no such command; did you mean help summary?"),
-        ("help nothing", f"nothing: no such command; the commands are {', '.join(COMMANDS)}"),
+        ("help sumary", "help sumary: no such command; did you mean summary?"),
+        ("help nothing", f"help nothing: no such command; known are {', '.join(COMMANDS)}"),
     ],
 )
 def test_mistyped_words_get_a_guess(typed: str, says: str) -> None:

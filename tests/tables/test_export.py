@@ -215,7 +215,7 @@ def test_what_a_killed_export_left_is_removed(tmp_path: Path) -> None:
     ("words", "error"),
     [
         (["--tables", "kernel"], "--tables kernel: no table is called kernel; did you mean kernels?"),
-        (["--tables", "kernels,zzz"], "no table is called zzz; there are kernels, copies"),
+        (["--tables", "kernels,zzz"], "no table is called zzz; known are kernels, copies"),
         (["--format", "xlsx"], "--format xlsx: must be parquet or csv"),
     ],
 )

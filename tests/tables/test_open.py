@@ -82,9 +82,9 @@ def test_a_part_of_each_table(job: OpenJob, name: str) -> None:
     [
         ({"name": "kernel"}, "no table is called kernel; did you mean kernels?"),
         ({"name": "Kernels"}, "no table is called Kernels; did you mean kernels?"),
-        ({"name": "zzz"}, "no table is called zzz; there are kernels, copies"),
+        ({"name": "zzz"}, "no table is called zzz; known are kernels, copies"),
         ({"name": "kernels", "columns": ["nam"]}, "no column of kernels is called nam; did you mean name?"),
-        ({"name": "kernels", "columns": ["name", "?"]}, "no column of kernels is called ?; there are rank, node"),
+        ({"name": "kernels", "columns": ["name", "?"]}, "no column of kernels is called ?; known are rank, node"),
         ({"name": "kernels", "columns": 3}, "give a list of texts"),
         ({"name": "kernels", "ranks": "x"}, "ranks"),
         ({"name": "kernels", "time": (5, 1)}, "FROM is after TO"),

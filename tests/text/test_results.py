@@ -87,7 +87,7 @@ def test_names_of_tables() -> None:
     assert Made().tables == ["kernels"]
     with pytest.raises(UsageError) as raised:
         Made().to_frame("kernel")
-    assert str(raised.value) == "name='kernel': no such table; the nearest name is 'kernels'"
+    assert str(raised.value) == "name: no table is called kernel; did you mean kernels?"
 
 
 def test_csv_is_read_back_as_it_was() -> None:

@@ -8,8 +8,7 @@ between kinds of GPU.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from difflib import get_close_matches
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from nsys2prv_ng import source_names
 from nsys2prv_ng.arrays.row_keys import combine_columns, find_starts, list_indices, sort_rows
 from nsys2prv_ng.arrays.types import BoolArray, IntArray, mark
-from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.errors import UsageError, find_nearest, suggest
 from nsys2prv_ng.objects.tree import ObjectTree
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.load_cost import LoadCost
@@ -144,24 +143,19 @@ def join(parts: Sequence[JoinInput], tree: ObjectTree) -> JoinResult:
     patterns = sorted({pattern for metric_filter in filters for pattern in metric_filter.patterns})
     unmatched = [pattern for pattern in patterns if not any(_is_chosen(name, [pattern]) for name in names)]
     if unmatched:
-        if not names:
-            remedy = "these reports have no GPU metrics"
-        elif all(guesses := [_guess(pattern, names) for pattern in unmatched]):
-            remedy = f"did you mean {', '.join(guesses)}?"
-        else:
-            remedy = f"known are {', '.join(names)}"
+        remedy = suggest(unmatched, names, _guess) if names else "these reports have no GPU metrics"
         raise UsageError(f"no metric has such a name; {remedy}", parameter="metrics", value=",".join(unmatched))
     return JoinResult()
 
 
-def _guess(pattern: str, names: Sequence[str]) -> str:
+def _guess(pattern: str, names: Iterable[str]) -> str:
     """Return the pattern that the user may have meant, in quotes, or "". Names contain units that nobody types."""
     text = pattern.strip("*? ").lower()
     if text and any(text in name.lower() for name in names):
         return f"'*{text}*'"
     known = {name.partition(" [")[0].lower(): name for name in names}
-    close = get_close_matches(text, known, n=1)
-    return f"'{known[close[0]].partition(' [')[0]}*'" if close else ""
+    nearest = find_nearest(text, known)
+    return f"'{known[nearest].partition(' [')[0]}*'" if nearest else ""
 
 
 SOURCE = Source(
