@@ -127,7 +127,7 @@ def _measure(side: Side, *, by_step: bool, on_gpus: bool) -> _Measured:
     summary = side.summary
     efficiency, steps, count = summary.efficiency, summary.steps, 1
     window: WindowEfficiency | None = efficiency
-    time = summary.duration_ns if efficiency is None else efficiency.window_ns
+    time = summary.duration_ns if efficiency is None else efficiency.length_ns
     if by_step and efficiency is not None and steps is not None:
         window, time, count = efficiency.in_steps, steps.median_ns, steps.count
     trees = EfficiencyTrees(device=None, host=None) if window is None else window.nccl_as_communication
@@ -138,7 +138,7 @@ def _measure(side: Side, *, by_step: bool, on_gpus: bool) -> _Measured:
         useful = Fraction(window.losses.compute_ns, count)
     elif not on_gpus and window is not None and host is not None:
         units = window.threads
-        useful = Fraction(round(host.parallel * units * window.window_ns), count)
+        useful = Fraction(round(host.parallel * units * window.length_ns), count)
     gpus, processes = _get_size(summary)
     return _Measured(side, processes, gpus, units, time, useful, hides_compute, trees.device, host)
 

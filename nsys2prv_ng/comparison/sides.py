@@ -41,13 +41,13 @@ def measure_capture(summary: JobSummary) -> int:
     steps = list_step_times(summary)
     if steps:
         return find_median(steps)
-    return summary.duration_ns if summary.efficiency is None else summary.efficiency.window_ns
+    return summary.duration_ns if summary.efficiency is None else summary.efficiency.length_ns
 
 
 def list_step_times(summary: JobSummary, size: int = 1) -> list[int]:
     """Return the length (ns) of each step after the warm-up, or of each group of `size` steps."""
     steps = [] if summary.efficiency is None else summary.efficiency.steps
-    return [sum(steps[n].window_ns for n in group) for group in group_steps(summary, size)]
+    return [sum(steps[n].length_ns for n in group) for group in group_steps(summary, size)]
 
 
 def list_kinds(summary: JobSummary, size: int) -> list[str]:

@@ -15,12 +15,14 @@ T = TypeVar("T")
 def build_dataclass(cls: type[T], values: Mapping[str, Any]) -> T:
     """Return an instance with these values; lists, tuples, dicts and dataclasses in it are built in the same way.
 
-    The metadata of a field may have another `key`, and a function that reads it from the text there (`read`). Keys that
-    are not fields of the class are ignored, so that later versions may add keys. Raises ValueError for a
-    value of a wrong type, an integer beyond 64 bits, a float that is not finite, and a field without a value.
+    The metadata of a field may have another `key`, one of `earlier` versions, and a function that reads it from the
+    text there (`read`). Keys that are not fields of the class are ignored, so that later versions may add keys. Raises
+    ValueError for a value of a wrong type, an integer beyond 64 bits, a float that is not finite, and a field without a
+    value.
     """
     arguments = {}
-    for name, key, build, is_needed in _describe_fields(cast(Any, cls)):
+    for name, key, earlier, build, is_needed in _describe_fields(cast(Any, cls)):
+        key = key if key in values else earlier
         if key in values:
             arguments[name] = build(values[key])
         elif is_needed:
@@ -32,8 +34,8 @@ _Build = Callable[[Any], Any]
 
 
 @lru_cache(None)
-def _describe_fields(cls: Any) -> list[tuple[str, str, _Build, bool]]:
-    """Return (name, key, function that builds its value, whether it has no default) of each field of a dataclass.
+def _describe_fields(cls: Any) -> list[tuple[str, str, str, _Build, bool]]:
+    """Return (name, key, earlier key, function that builds its value, whether it has no default) of each field.
 
     A saved summary of thousands of steps has some hundred thousand instances of a few classes.
     """
@@ -42,7 +44,8 @@ def _describe_fields(cls: Any) -> list[tuple[str, str, _Build, bool]]:
         key, read = one.metadata.get("key", one.name), one.metadata.get("read")
         build = _choose_build(hints[one.name] if read is None else str, f"{cls.__name__}.{key}")
         is_needed = one.default is MISSING and one.default_factory is MISSING
-        described.append((one.name, key, build if read is None else _join(build, read), is_needed))
+        earlier = one.metadata.get("earlier", key)
+        described.append((one.name, key, earlier, build if read is None else _join(build, read), is_needed))
     return described
 
 

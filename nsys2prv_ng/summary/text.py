@@ -73,9 +73,9 @@ def _format_parts(summary: JobSummary, width: int, style: layout.Style) -> list[
         return []
     window = windows.choose_window(summary.efficiency, summary.steps)
     losses = window.numbers.losses
-    if losses is None or not window.numbers.window_ns or not losses.devices:
+    if losses is None or not window.numbers.length_ns or not losses.devices:
         return []
-    whole = losses.devices * window.numbers.window_ns
+    whole = losses.devices * window.numbers.length_ns
     parts = sorted(_list_rows(summary, losses), key=lambda row: -row[1])
     rows = [row for row in parts if row[1] >= _LEAST_SHARE * whole][:_MOST_PARTS]
     rest = sum(ns for _, ns, _ in parts) - sum(ns for _, ns, _ in rows)
@@ -149,7 +149,7 @@ def _list_tables(summary: JobSummary, width: int) -> list[list[str]]:
 def format_path(summary: JobSummary, width: int) -> list[list[str]]:
     """Return the sections on the critical path, each as its lines."""
     path = summary.critical_path
-    if path is None or not path.window_ns:
+    if path is None or not path.length_ns:
         return []
     has_several = summary.tasks > 1
     return [
@@ -161,7 +161,7 @@ def format_path(summary: JobSummary, width: int) -> list[list[str]]:
 
 def format_efficiency(efficiency: EfficiencyNumbers | None, steps: StepNumbers | None, width: int) -> list[list[str]]:
     """Return the sections on efficiencies, each as its lines: a table, and a sentence on the steps."""
-    if efficiency is None or not efficiency.window_ns:
+    if efficiency is None or not efficiency.length_ns:
         return []
     table = layout.format_grid(tabulate_efficiency(efficiency, steps), width, None)
     if table:

@@ -147,7 +147,7 @@ def test_efficiencies_of_gpus(job: Job) -> None:
     totals = {
         title: count_ns(columns["1"], percent) for title, columns in total_columns(job.trace, "gpu_efficiency").items()
     }
-    check_device(totals[USEFUL], totals[KERNELS], totals[ACTIVE], job.efficiency.window_ns, job.efficiency)
+    check_device(totals[USEFUL], totals[KERNELS], totals[ACTIVE], job.efficiency.length_ns, job.efficiency)
 
 
 def test_efficiencies_of_gpus_in_each_step(job: Job) -> None:
@@ -155,8 +155,8 @@ def test_efficiencies_of_gpus_in_each_step(job: Job) -> None:
     assert len(job.efficiency.steps) > 3
     for step in job.efficiency.steps:
         own = find_step(totals, step.number)
-        assert own[LENGTH].maximum == step.window_ns
-        check_device(own[USEFUL_BY_STEP], own[KERNELS_BY_STEP], own[ACTIVE_BY_STEP], step.window_ns, step)
+        assert own[LENGTH].maximum == step.length_ns
+        check_device(own[USEFUL_BY_STEP], own[KERNELS_BY_STEP], own[ACTIVE_BY_STEP], step.length_ns, step)
 
 
 def find_step(totals: dict[str, Columns], number: int) -> dict[str, Totals]:
@@ -171,13 +171,13 @@ def find_step(totals: dict[str, Columns], number: int) -> dict[str, Totals]:
 def test_efficiencies_of_main_threads(job: Job) -> None:
     """The time that the trace has beyond the window, or lacks of it, is without calls."""
     totals = total_columns(job.trace, "host_efficiency")
-    beyond = job.trace.duration - job.efficiency.window_ns
+    beyond = job.trace.duration - job.efficiency.length_ns
     assert beyond == 2 or job.is_whole  # a trace of steps has a nanosecond more at either end
     in_ns = {title: count_ns(totals[title]["1"], job.trace.duration / 100) for title in (OUTSIDE_MPI, OUTSIDE)}
     outside_mpi, useful = (
         Totals(own.total, own.average - beyond, own.maximum - beyond) for own in (in_ns[OUTSIDE_MPI], in_ns[OUTSIDE])
     )
-    shown = list_host(outside_mpi, useful, job.efficiency.window_ns)
+    shown = list_host(outside_mpi, useful, job.efficiency.length_ns)
     assert shown == pytest.approx(get_host(job.efficiency), rel=1e-12)
 
 
@@ -185,8 +185,8 @@ def test_efficiencies_of_main_threads_in_each_step(job: Job) -> None:
     totals = total_columns(job.trace, "host_efficiency_by_step")
     for step in job.efficiency.steps:
         own = find_step(totals, step.number)
-        assert own[LENGTH].maximum == step.window_ns
-        shown = list_host(own[OUTSIDE_MPI_BY_STEP], own[OUTSIDE_BY_STEP], step.window_ns)
+        assert own[LENGTH].maximum == step.length_ns
+        shown = list_host(own[OUTSIDE_MPI_BY_STEP], own[OUTSIDE_BY_STEP], step.length_ns)
         assert shown == pytest.approx(get_host(step), rel=1e-12)
 
 

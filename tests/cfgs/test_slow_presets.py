@@ -62,7 +62,7 @@ def make_job(reports: list[Path], folder: Path) -> Job:
     assert efficiency is not None and len(efficiency.steps) > 4
     for step in efficiency.steps:
         begin, end = steps[step.number]
-        assert step.window_ns == end - begin
+        assert step.length_ns == end - begin
     return Job(reports, trace, steps, result.start_utc_ns)
 
 

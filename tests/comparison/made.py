@@ -39,12 +39,12 @@ def make_summary(
     total = {name: sum(parts.get(name, 0) for parts in steps) for name in {name for parts in steps for name in parts}}
     whole = make_window(total, gpus, ranges)
     numbered = [StepEfficiency(**vars(window), number=number) for number, window in enumerate(efficiencies, 1)]
-    times = sorted(window.window_ns for window in efficiencies)
-    span = (1, 1 + whole.window_ns)
-    windows = [(0, 2 + whole.window_ns)] if chosen else []
+    times = sorted(window.length_ns for window in efficiencies)
+    span = (1, 1 + whole.length_ns)
+    windows = [(0, 2 + whole.length_ns)] if chosen else []
     values: dict[str, Any] = {
         "reports": gpus, "nodes": 1, "ranks": gpus, "tasks": gpus, "start_utc_ns": 0,
-        "duration_ns": whole.window_ns + 2,
+        "duration_ns": whole.length_ns + 2,
         "windows_ns": windows, "gpus": [], "ranges": [], "kernels": [], "memory_operations": [], "nccl": [], "mpi": [],
         "absent": [],
         "efficiency": EfficiencyNumbers(
@@ -97,7 +97,7 @@ def make_window(parts: Mapping[str, int], gpus: int, ranges: Mapping[str, int] |
         ),
     )
     return WindowEfficiency(
-        window_ns=window,
+        length_ns=window,
         threads=gpus,
         nccl_as_communication=trees,
         nccl_as_useful=trees,

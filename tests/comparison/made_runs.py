@@ -85,7 +85,7 @@ def make_window(length: int, useful: Sequence[int], active: Sequence[int], in_mp
     trees = EfficiencyTrees(device=device, host=host)
     losses = make_losses(len(useful), sum(useful) * MS) if useful else None
     return {
-        "window_ns": length * MS,
+        "length_ns": length * MS,
         "threads": max(1, len(useful)),
         "nccl_as_communication": trees,
         "nccl_as_useful": trees,

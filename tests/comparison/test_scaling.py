@@ -388,9 +388,9 @@ def test_a_saved_summary_scales_as_well(samples: Path, tmp_path: Path) -> None:
     devices = [own.nccl_as_communication.device for own in (one.efficiency, four.efficiency)]
     assert [run.device for run in made.runs] == devices
     assert made.kind is None and "does not show" in made.rule
-    assert made.runs[1].speedup == one.efficiency.window_ns / four.efficiency.window_ns
+    assert made.runs[1].speedup == one.efficiency.length_ns / four.efficiency.length_ns
     assert four.efficiency.losses is not None and one.efficiency.losses is not None
     work = four.efficiency.losses.compute_ns / one.efficiency.losses.compute_ns
     weak = scale(*sides, scaling="weak").runs[1]
     assert weak.computation_scalability == pytest.approx(4 / work)
-    assert weak.speedup == pytest.approx(4 * one.efficiency.window_ns / four.efficiency.window_ns)
+    assert weak.speedup == pytest.approx(4 * one.efficiency.length_ns / four.efficiency.length_ns)

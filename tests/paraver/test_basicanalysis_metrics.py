@@ -168,7 +168,7 @@ def translate_and_sum(reports: Sequence[Path], output: Path, time: tuple[int, in
     begin = made.start_utc_ns - first
     summary = nsys2prv_ng.summarize(reports, time=(begin + (time is not None), begin + made.duration_ns))
     assert summary.efficiency is not None
-    assert summary.efficiency.window_ns == made.duration_ns - (time is not None)
+    assert summary.efficiency.length_ns == made.duration_ns - (time is not None)
     return Same(Analysed(output), summary.efficiency)
 
 
@@ -186,14 +186,14 @@ def check_devices(same: Same, times: Sequence[tuple[int, int]], missing: int = 0
     assert efficiency.losses.devices == len(times)
     most_useful, most_active = (max(column) for column in zip(*times, strict=True))
     assert efficiency.losses.compute_ns == sum(useful for useful, _ in times) + missing
-    assert round(device.orchestration * efficiency.window_ns) == most_active + missing
-    assert round(device.communication * device.orchestration * efficiency.window_ns) == most_useful + missing
+    assert round(device.orchestration * efficiency.length_ns) == most_active + missing
+    assert round(device.communication * device.orchestration * efficiency.length_ns) == most_useful + missing
     if not missing:
         useful = sum(useful for useful, _ in times)
-        assert device.parallel == pytest.approx(useful / (len(times) * efficiency.window_ns), rel=1e-12)
+        assert device.parallel == pytest.approx(useful / (len(times) * efficiency.length_ns), rel=1e-12)
         assert device.load_balance == pytest.approx(useful / (len(times) * most_useful), rel=1e-12)
         assert device.communication == pytest.approx(most_useful / most_active, rel=1e-12)
-        assert device.orchestration == pytest.approx(most_active / efficiency.window_ns, rel=1e-12)
+        assert device.orchestration == pytest.approx(most_active / efficiency.length_ns, rel=1e-12)
 
 
 def test_times_of_devices_are_those_of_the_summary(same: Same) -> None:
@@ -207,7 +207,7 @@ def test_in_the_steps(tmp_path: Path) -> None:
     assert steps is not None and steps.in_steps is not None and steps.steps_ns is not None
     same = translate_and_sum(reports, tmp_path / "trace.prv", steps.steps_ns)
     check_devices(same, same.trace.measure_devices())
-    assert same.trace.length == steps.in_steps.window_ns + 1
+    assert same.trace.length == steps.in_steps.length_ns + 1
     assert same.efficiency.nccl_as_communication.device == steps.in_steps.nccl_as_communication.device
 
 
@@ -219,7 +219,7 @@ def test_both_commands_skip_the_same_warmup(tmp_path: Path) -> None:
         reports, tmp_path / "trace.prv", sources=[*SOURCES, "nvtx", "launch_lines"], skip_warmup=True
     )
     efficiency = nsys2prv_ng.summarize(reports, skip_warmup=True).efficiency
-    assert efficiency is not None and made.duration_ns == efficiency.window_ns + 2
+    assert efficiency is not None and made.duration_ns == efficiency.length_ns + 2
     same = Same(Analysed(tmp_path / "trace.prv"), efficiency)
     check_devices(same, same.trace.measure_devices())
 

@@ -153,7 +153,7 @@ def test_steps_that_take_no_time_on_the_gpus(tmp_path: Path) -> None:
     kernels = [(12 * n + 2, 200 + 30 * n, 225 + 30 * n, 0) for n in range(0, 12, 2)]
     path = write_marked(tmp_path / "a.sqlite", kernels, 12)
     whole = nsys2prv_ng.summarize(path, html=tmp_path / "a.html")
-    assert whole.efficiency is not None and min(step.window_ns for step in whole.efficiency.steps) == 0
+    assert whole.efficiency is not None and min(step.length_ns for step in whole.efficiency.steps) == 0
     pair = nsys2prv_ng.compare([path, path], html=tmp_path / "c.html").pairs[0]
     assert pair.difference_ns == 0 and pair.changes == []
     for number, expected in ((4, 1), (5, 0)):
@@ -192,11 +192,11 @@ def test_the_time_between_captures_is_of_no_step(tmp_path: Path) -> None:
         paths.append(capture.write(tmp_path / f"part{part}.sqlite"))
     found = nsys2prv_ng.summarize(paths, align="utc")
     assert found.steps is not None and found.efficiency is not None
-    lengths = [step.window_ns for step in found.efficiency.steps]
+    lengths = [step.length_ns for step in found.efficiency.steps]
     assert lengths == [30_000] * 3 + [25_000] + [30_000] * 3
-    assert sum(lengths) == sum(high - low for low, high in found.windows_ns) == found.efficiency.window_ns
+    assert sum(lengths) == sum(high - low for low, high in found.windows_ns) == found.efficiency.length_ns
     assert len(found.windows_ns) == 2 and found.critical_path is not None
-    assert found.critical_path.window_ns == sum(lengths)
+    assert found.critical_path.length_ns == sum(lengths)
 
 
 def test_ranks_without_steps_are_saved_and_loaded(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def make_window(losses: Losses | None, host: HostEfficiency | None = None) -> Wi
     )
     trees = EfficiencyTrees(device=device, host=host)
     return WindowEfficiency(
-        window_ns=WINDOW, threads=2, nccl_as_communication=trees, nccl_as_useful=trees, losses=losses
+        length_ns=WINDOW, threads=2, nccl_as_communication=trees, nccl_as_useful=trees, losses=losses
     )
 
 
@@ -120,7 +120,7 @@ def set_steps(summary: JobSummary, times_ms: list[int], losses: Losses | None = 
     found = []
     for number, length in enumerate(times_ms, first):
         idle = replace(make_losses(1, host=100), host_ns=length * MS) if losses is None else losses
-        fields = {**vars(window), "window_ns": length * MS, "losses": idle}
+        fields = {**vars(window), "length_ns": length * MS, "losses": idle}
         found.append(StepEfficiency(**fields, number=number, host_ns=length * MS))
     middle = sorted(times_ms)[len(times_ms) // 2] * MS
     steps = replace(STEPS, count=len(times_ms), first=first, last=first + len(times_ms) - 1, median_ns=middle)

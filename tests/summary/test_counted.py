@@ -77,10 +77,10 @@ def check_window(found: JobSummary, truth: StepTruth) -> None:
     efficiency, steps, path = found.efficiency, found.steps, found.critical_path
     assert efficiency is not None and steps is not None and path is not None and found.start_up is not None
     window = steps.window_ns
-    assert window[1] - window[0] == truth.window[1] - truth.window[0] == sum(s.window_ns for s in efficiency.steps)
+    assert window[1] - window[0] == truth.window[1] - truth.window[0] == sum(s.length_ns for s in efficiency.steps)
     assert found.windows_ns == efficiency.windows_ns == path.windows_ns == [window] == [efficiency.steps_ns]
-    assert window[1] - window[0] == efficiency.window_ns == path.window_ns == sum(step.ns for step in path.steps)
-    assert all(gpu.busy_ns + gpu.idle_ns <= efficiency.window_ns for gpu in found.gpus)
+    assert window[1] - window[0] == efficiency.length_ns == path.length_ns == sum(step.ns for step in path.steps)
+    assert all(gpu.busy_ns + gpu.idle_ns <= efficiency.length_ns for gpu in found.gpus)
     # The table of GPUs and the efficiencies are of the same time: overlap and copies aside, they agree to the ns.
     losses = efficiency.losses
     assert losses is not None and sum(gpu.compute_ns for gpu in found.gpus) == losses.compute_ns

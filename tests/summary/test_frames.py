@@ -49,7 +49,7 @@ def test_values_are_those_of_the_json(found: JobSummary) -> None:
     numbers = found.to_dict()
     steps, tree = found.to_frame("steps"), found.to_frame("range_tree")
     assert steps["step"].tolist() == [step["number"] for step in numbers["efficiency"]["steps"]]
-    assert steps["time_ns"].tolist() == [step["window_ns"] for step in numbers["efficiency"]["steps"]]
+    assert steps["time_ns"].tolist() == [step["length_ns"] for step in numbers["efficiency"]["steps"]]
     assert steps["compute_ns"].tolist() == [step["losses"]["compute_ns"] for step in numbers["efficiency"]["steps"]]
     assert tree["gpu_time_ns"].tolist() == [node["gpu_ns"] for node in numbers["range_tree"]]
     assert tree["depth"].tolist() == [node["depth"] for node in numbers["range_tree"]] and tree["depth"].max() > 0

@@ -228,7 +228,7 @@ def test_the_host_has_no_convention() -> None:
     device = efficiency.in_steps.nccl_as_communication.device
     assert device is not None
     useful = replace(efficiency.in_steps.nccl_as_useful, device=replace(device, parallel=1.0))
-    in_steps = replace(efficiency.in_steps, nccl_as_useful=useful, window_ns=efficiency.window_ns // 2)
+    in_steps = replace(efficiency.in_steps, nccl_as_useful=useful, length_ns=efficiency.length_ns // 2)
     efficiency = replace(efficiency, in_steps=in_steps)
     grid = tabulate_efficiency(replace(efficiency, is_chosen=True), found.steps)
     assert list_titles(grid) == ["chosen", "steps", "chosen", "steps"]
@@ -247,7 +247,7 @@ def test_parts_add_up(found: JobSummary) -> None:
         assert window is not None and window.losses is not None
         parts = list_parts(window.losses)
         assert parts[0][:2] == ("compute_ns", "compute") and all(part.label and part.ns for part in parts)
-        assert sum(part.ns for part in parts) == window.window_ns * window.losses.devices
+        assert sum(part.ns for part in parts) == window.length_ns * window.losses.devices
         times = [part.ns for part in parts[1:]]
         assert times == sorted(times, reverse=True)
 
@@ -295,7 +295,7 @@ def test_rows_of_the_path() -> None:
         PathName(path_class="Data transfer", name="cudaMalloc", count=2, ns=100, imbalance_ns=7),
     ]
     path = PathNumbers(
-        window_ns=160,
+        length_ns=160,
         windows_ns=[(0, 160)],
         step_name=None,
         steps=[],

@@ -155,6 +155,6 @@ def test_critical_path(made: Made) -> None:
     numbers = made.summary.critical_path
     by_kind = lengths.groupby(path["class"], observed=True).sum()
     assert sorted(by_kind[by_kind > 0]) == sorted(ns for ns in numbers.classes.values() if ns)
-    assert lengths.sum() == numbers.window_ns
+    assert lengths.sum() == numbers.length_ns
     by_rank = lengths[path["rank"] >= 0].groupby(path["rank"]).sum().to_dict()
     assert by_rank == {each.rank: each.ns for each in numbers.ranks if each.rank is not None}

@@ -143,7 +143,7 @@ def _tabulate_clocks(pictures: Pictures) -> Table:
 def make_efficiency_section(summary: JobSummary, pictures: Pictures) -> Section | None:
     """Return the section on efficiencies and on where GPU time goes; None without any."""
     efficiency = summary.efficiency
-    if efficiency is None or not efficiency.window_ns:
+    if efficiency is None or not efficiency.length_ns:
         return None
     windows = list_windows(efficiency, summary.steps)
     tree = tabulate_efficiency(efficiency, summary.steps)
@@ -162,7 +162,7 @@ def make_efficiency_section(summary: JobSummary, pictures: Pictures) -> Section 
 def make_path_section(summary: JobSummary, pictures: Pictures) -> Section | None:
     """Return the section on the critical path by class, rank and part; None without a path."""
     path = summary.critical_path
-    if path is None or not path.window_ns:
+    if path is None or not path.length_ns:
         return None
     low, high = path.windows_ns[0][0], path.windows_ns[-1][1]
     presets = ["analysis/critical_path", "analysis/critical_path_profile"]

@@ -310,4 +310,4 @@ def _describe_time(summary: JobSummary) -> str:
     if summary.efficiency is None:
         return f"capture of {format_time(summary.duration_ns)}"
     window = choose_window(summary.efficiency, None)
-    return f"{window.name} ({format_time(window.numbers.window_ns)})"
+    return f"{window.name} ({format_time(window.numbers.length_ns)})"

@@ -79,7 +79,7 @@ class Case(ValueClass):
         if self.summary.efficiency is None:
             return None
         window = choose_window(self.summary.efficiency, self.summary.steps)
-        return window if window.numbers.window_ns else None
+        return window if window.numbers.length_ns else None
 
     @cached_property
     def losses(self) -> Losses | None:
@@ -91,7 +91,7 @@ class Case(ValueClass):
         """The time of all GPUs in the window; 0 without GPUs."""
         if self.window is None or self.losses is None:
             return 0
-        return self.losses.devices * self.window.numbers.window_ns
+        return self.losses.devices * self.window.numbers.length_ns
 
     @property
     def whole(self) -> str:
@@ -167,7 +167,7 @@ class Case(ValueClass):
         """Return the part of the ranks' time that is in a field of MpiWaits, from 0 to 1; None without such calls."""
         if not self.mpi or self.window is None or not self.covers_window:
             return None
-        return sum(getattr(mpi, field) for mpi in self.mpi) / (self.window.numbers.window_ns * len(self.mpi))
+        return sum(getattr(mpi, field) for mpi in self.mpi) / (self.window.numbers.length_ns * len(self.mpi))
 
     @cached_property
     def bounds(self) -> dict[Change, Scenario]:

@@ -148,15 +148,15 @@ def _bound_by_path(case: Case, bottleneck: Bottleneck, share: float | None) -> s
     long before its GPU does.
     """
     path, bound = case.summary.critical_path, bottleneck.on_path
-    if path is None or not path.window_ns or bound is None or case.window is None:
+    if path is None or not path.length_ns or bound is None or case.window is None:
         return ""
     kinds, clause = bound
     ns = sum(path.classes.get(PATH_KINDS[kind], 0) for kind in kinds)
-    is_longer = path.window_ns > _MOST_LONGER * case.window.numbers.window_ns
-    is_all = ns >= _NEARLY_ALL * path.window_ns  # nobody can save all of the time
-    if is_longer or is_all or (share is not None and ns > _MOST_OF_SHARE * share * path.window_ns):
+    is_longer = path.length_ns > _MOST_LONGER * case.window.numbers.length_ns
+    is_all = ns >= _NEARLY_ALL * path.length_ns  # nobody can save all of the time
+    if is_longer or is_all or (share is not None and ns > _MOST_OF_SHARE * share * path.length_ns):
         return ""
-    saves = f"at most {format_time(ns)} of {format_time(path.window_ns)} ({format_percent(ns, path.window_ns)})"
+    saves = f"at most {format_time(ns)} of {format_time(path.length_ns)} ({format_percent(ns, path.length_ns)})"
     return f"{saves} {clause} (a bound from the critical path)"
 
 

@@ -63,7 +63,7 @@ def waits_for_gil(case: Case) -> bool:
 
     Half is a choice: in both programs `server`, whose threads launch one at a time, it is more than one.
     """
-    return case.window is not None and case.gil_ns >= HALF * case.window.numbers.window_ns * case.summary.users[1] > 0
+    return case.window is not None and case.gil_ns >= HALF * case.window.numbers.length_ns * case.summary.users[1] > 0
 
 
 def allocates(case: Case) -> bool:

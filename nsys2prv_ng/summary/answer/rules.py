@@ -90,7 +90,7 @@ def has_slow_start(case: Case) -> bool:
     step = slow.slow[0]
     is_early = step.number - steps.first < _EARLY * steps.count
     least = max(_SLOWEST_SHARE * slow.whole_ns, _SLOWEST_FACTOR * slow.median_ns)
-    return len(slow.slow) == 1 and is_early and step.window_ns >= least
+    return len(slow.slow) == 1 and is_early and step.length_ns >= least
 
 
 # ---- compute ---------------------------------------------------------------------------------------------------------

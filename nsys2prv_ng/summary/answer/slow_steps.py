@@ -47,17 +47,17 @@ class SlowSteps(ValueClass):
     @property
     def longest(self) -> StepEfficiency:
         """The longest slow step; the first of equal ones."""
-        return max(self.slow, key=lambda step: step.window_ns)
+        return max(self.slow, key=lambda step: step.length_ns)
 
     @property
     def excess_ns(self) -> int:
         """How much longer the slow steps take than as many median steps, together."""
-        return sum(step.window_ns - self.median_ns for step in self.slow)
+        return sum(step.length_ns - self.median_ns for step in self.slow)
 
     @property
     def whole_ns(self) -> int:
         """The time of all steps."""
-        return sum(step.window_ns for step in [*self.slow, *self.usual, *self.others])
+        return sum(step.length_ns for step in [*self.slow, *self.usual, *self.others])
 
     @property
     def share(self) -> float:
@@ -88,8 +88,8 @@ def find_slow_steps(summary: JobSummary) -> SlowSteps | None:
     candidates = []
     for kind, median in medians.items():
         own = [step for step in efficiency.steps if step.kind == kind]
-        slow = [step for step in own if step.window_ns >= _FACTOR * median]
-        usual = [step for step in own if step.window_ns < _FACTOR * median]
+        slow = [step for step in own if step.length_ns >= _FACTOR * median]
+        usual = [step for step in own if step.length_ns < _FACTOR * median]
         if median and slow and len(own) >= _FEWEST_STEPS and len(slow) <= _MOST_SLOW * len(own):
             others = [step for step in efficiency.steps if step.kind != kind]
             candidates.append(SlowSteps(slow, usual, median, others))
@@ -119,12 +119,12 @@ def locate_slowest(summary: JobSummary, found: SlowSteps) -> tuple[int, int] | N
     if high - low != found.whole_ns:
         return None
     steps = sorted(efficiency.steps, key=lambda step: step.number)
-    ends = [low, *(low + end for end in accumulate(step.window_ns for step in steps))]
+    ends = [low, *(low + end for end in accumulate(step.length_ns for step in steps))]
     slow = {step.number for step in found.slow}
     places = [at for at, step in enumerate(steps) if step.number in slow]
     if len(places) > 1 and places[-1] == len(steps) - 1:
         places.pop()
-    at = max(places, key=lambda at: steps[at].window_ns)
+    at = max(places, key=lambda at: steps[at].length_ns)
     return ends[max(at - 1, 0)], ends[min(at + 2, len(steps))]
 
 
@@ -185,7 +185,7 @@ def _find_longest_run(found: SlowSteps) -> tuple[int, int]:
 
 def _format_times(steps: Sequence[StepEfficiency]) -> str:
     """Return the length of a step, or the lengths of the shortest and the longest of several."""
-    times = [step.window_ns for step in steps]
+    times = [step.length_ns for step in steps]
     return format_time(times[0]) if len(times) == 1 else format_span(min(times), max(times))
 
 

@@ -105,7 +105,7 @@ def describe_opaque_graphs(summary: JobSummary) -> str:
         return ""
     window = choose_window(summary.efficiency, summary.steps)
     losses = window.numbers.losses
-    whole = 0 if losses is None else losses.devices * window.numbers.window_ns
+    whole = 0 if losses is None else losses.devices * window.numbers.length_ns
     if losses is None or not losses.whole_graph_ns or losses.whole_graph_ns < _LEAST_GRAPHS * whole:
         return ""
     share = format_percent(losses.whole_graph_ns, whole)

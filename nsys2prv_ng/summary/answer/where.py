@@ -187,8 +187,8 @@ def find_slow_steps(case: Case) -> Found:
     """Return the slow steps, what they have more of than the usual ones, and what hosts were in."""
     found = case.slow_steps
     assert found is not None
-    longest = sorted(found.slow, key=lambda step: -step.window_ns)[:_MOST_STEPS]
-    places = [Place(kind="step", name=str(step.number), ns=step.window_ns) for step in longest]
+    longest = sorted(found.slow, key=lambda step: -step.length_ns)[:_MOST_STEPS]
+    places = [Place(kind="step", name=str(step.number), ns=step.length_ns) for step in longest]
     text = slow_steps.describe_extra(found)
     reason, more = slow_steps.describe_reason(case.summary)
     if not reason:  # a wait for another rank may fall into the step after
@@ -209,7 +209,7 @@ def find_slow_steps(case: Case) -> Found:
 def _blame_straggler(case: Case, found: slow_steps.SlowSteps) -> tuple[str, list[Place]]:
     """Return the rank that others waited for during half of what slow steps cost, and its places; ("", []) without."""
     others = len(case.ranks) - 1
-    usual_ns = others * sum(step.window_ns for step in found.usual)
+    usual_ns = others * sum(step.length_ns for step in found.usual)
     straggler = next(iter(stragglers.find_stragglers(case)), None)
     if straggler is None:
         return "", []

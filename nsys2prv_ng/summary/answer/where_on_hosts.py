@@ -67,7 +67,7 @@ def _describe_causes(case: Case, whole: int, share: float) -> str:
 def find_gil(case: Case) -> Found:
     """Return how many threads wait for Python's lock, and what hosts were in while GPUs were idle."""
     places, text = find_host(case)
-    whole = 0 if case.window is None else case.window.numbers.window_ns
+    whole = 0 if case.window is None else case.window.numbers.length_ns
     return places, f"{format_time(case.gil_ns)} of waiting for it in {format_time(whole)}; {text}"
 
 

@@ -61,7 +61,7 @@ def list_windows(summary: JobSummary, *, by_step: bool, size: int = 1) -> Window
     if efficiency is None:
         return Windows([summary.duration_ns], "", 1, [{}])
     windows: Sequence[WindowEfficiency] = efficiency.steps if by_step else [_find_work(summary, efficiency)]
-    ns = [window.window_ns for window in windows]
+    ns = [window.length_ns for window in windows]
     losses = [window.losses for window in windows if window.losses is not None]
     if len(losses) == len(windows) and losses[0].devices:
         found = Windows(ns, "GPU", losses[0].devices, [_divide_gpu(window_losses) for window_losses in losses])
@@ -99,7 +99,7 @@ def _find_work(summary: JobSummary, efficiency: EfficiencyNumbers) -> WindowEffi
     shorter = replace(
         losses, before_first_ns=losses.before_first_ns - before, after_last_ns=losses.after_last_ns - after
     )
-    return replace(efficiency, window_ns=last - first, losses=shorter)
+    return replace(efficiency, length_ns=last - first, losses=shorter)
 
 
 def list_captures(summaries: Sequence[JobSummary], *, by_step: bool, size: int = 1) -> Windows:
@@ -127,8 +127,8 @@ def _divide_thread(window: WindowEfficiency) -> dict[str, int]:
     """Return the parts of the mean main thread; its efficiencies are shares of the window."""
     host = window.nccl_as_communication.host
     assert host is not None
-    outside_mpi, useful = (round(part * window.window_ns) for part in (host.mpi_parallel, host.parallel))
-    return {USER_CODE: useful, IN_CUDA: outside_mpi - useful, IN_MPI: window.window_ns - outside_mpi}
+    outside_mpi, useful = (round(part * window.length_ns) for part in (host.mpi_parallel, host.parallel))
+    return {USER_CODE: useful, IN_CUDA: outside_mpi - useful, IN_MPI: window.length_ns - outside_mpi}
 
 
 def make_budget(a: Windows, b: Windows, average: Average = "median") -> list[BudgetRow]:

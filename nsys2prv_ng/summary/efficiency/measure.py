@@ -73,7 +73,7 @@ def _rate(times: WindowTimes, saved: Saving = _UNKNOWN) -> dict[str, Any]:
         useful_saved = None if has_nccl else network
         as_useful = rate_devices(devices, times.ns, devices.kernels, devices.most_kernels, useful_saved)
     return {
-        "window_ns": times.ns,
+        "length_ns": times.ns,
         "threads": 0 if times.host is None else times.host.threads,
         "nccl_as_communication": numbers.EfficiencyTrees(device=as_communication, host=host),
         "nccl_as_useful": numbers.EfficiencyTrees(device=as_useful, host=host),

@@ -114,9 +114,9 @@ class Losses(ValueClass, kw_only=True):
 
 
 class WindowEfficiency(ValueClass, kw_only=True):
-    """Efficiencies in windows of `window_ns` each, in both conventions on what NCCL kernels are."""
+    """Efficiencies in windows of `length_ns` each, in both conventions on what NCCL kernels are."""
 
-    window_ns: int
+    length_ns: int = field(metadata={"earlier": "window_ns"})
     threads: int
     """The number of main threads of processes with GPU, MPI or NCCL events."""
     nccl_as_communication: EfficiencyTrees
@@ -128,7 +128,7 @@ class WindowEfficiency(ValueClass, kw_only=True):
 
 
 class StepEfficiency(WindowEfficiency, kw_only=True):
-    """Efficiencies in one step (StepNumbers). `window_ns` is its length on the GPUs.
+    """Efficiencies in one step (StepNumbers). `length_ns` is its length on the GPUs.
 
     Without GPU operations, the range of each rank counts, and the window is the longest range of any task.
     """

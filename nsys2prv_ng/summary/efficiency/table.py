@@ -69,7 +69,7 @@ def tabulate_efficiency(efficiency: EfficiencyNumbers, steps: StepNumbers | None
     If the results of the conventions differ, each window has two columns. Conventions do not affect main threads.
     """
     windows = list_windows(efficiency, steps)
-    times = [f"{window.name} ({format_time(window.numbers.window_ns)})" for window in windows]
+    times = [f"{window.name} ({format_time(window.numbers.length_ns)})" for window in windows]
     caption = f"Efficiencies in {' and '.join(times)}"
     columns = [Column(window.title) for window in windows]
     trees = [window.numbers.nccl_as_communication for window in windows]
@@ -120,7 +120,7 @@ def tabulate_parts(windows: Sequence[NamedWindow]) -> Grid:
         losses = window.numbers.losses
         if losses is None:
             continue
-        whole = losses.devices * window.numbers.window_ns
+        whole = losses.devices * window.numbers.length_ns
         parts = list_parts(losses)
         labels |= {part.key: part.label for part in parts}
         devices = devices or losses.devices

@@ -42,7 +42,7 @@ def write_talp(efficiency: numbers.EfficiencyNumbers | None, start_utc_ns: int, 
     metadata that `talp metadata` added to it. Raises TranslationError if an existing file has other numbers, if nothing
     can be written, or if the job has no efficiencies.
     """
-    if efficiency is None or not efficiency.window_ns:
+    if efficiency is None or not efficiency.length_ns:
         raise TranslationError("no efficiencies for TALP-Pages: the reports show neither GPUs nor main threads at work")
     document = make_document(efficiency, start_utc_ns)
     resources = document["resources"]
@@ -80,7 +80,7 @@ def make_document(efficiency: numbers.EfficiencyNumbers, start_utc_ns: int) -> d
     if efficiency.in_steps is not None:
         windows[STEPS] = efficiency.in_steps
     windows |= _name_ranges(efficiency.ranges)
-    regions = {name: _describe(window) for name, window in windows.items() if window.window_ns}
+    regions = {name: _describe(window) for name, window in windows.items() if window.length_ns}
     start = _find_start(start_utc_ns)
     return {
         "dlbVersion": _LAYOUT,
@@ -109,7 +109,7 @@ def _describe(window: numbers.WindowEfficiency) -> dict[str, Any]:
     trees, devices = window.nccl_as_useful, 0 if window.losses is None else window.losses.devices
     host = trees.host or _NO_HOST
     device = trees.device or _NO_DEVICE
-    useful = round(host.parallel * window.threads * window.window_ns)
+    useful = round(host.parallel * window.threads * window.length_ns)
     processes = window.threads or 1  # TALP-Pages divides by it
     return {
         "numCpus": processes,
@@ -117,7 +117,7 @@ def _describe(window: numbers.WindowEfficiency) -> dict[str, Any]:
         "numGpus": devices,
         "cycles": useful,
         "instructions": useful,
-        "elapsedTime": window.window_ns,
+        "elapsedTime": window.length_ns,
         "usefulTime": useful,
         "parallelEfficiency": host.parallel,
         "mpiParallelEfficiency": host.mpi_parallel,

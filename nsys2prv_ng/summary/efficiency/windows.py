@@ -107,9 +107,9 @@ def list_parts(losses: rates.Losses) -> list[PartOfTime]:
 def find_most_compute(window: rates.WindowEfficiency) -> float | None:
     """Return the largest possible share of compute in GPU time; None if the share is known for certain."""
     losses = window.losses
-    if losses is None or not losses.whole_graph_ns or not window.window_ns:
+    if losses is None or not losses.whole_graph_ns or not window.length_ns:
         return None
-    return (losses.compute_ns + losses.whole_graph_ns) / (losses.devices * window.window_ns)
+    return (losses.compute_ns + losses.whole_graph_ns) / (losses.devices * window.length_ns)
 
 
 def find_main_range(losses: rates.Losses) -> rates.IdleInRange | None:
@@ -127,9 +127,9 @@ def describe_parts(efficiency: rates.EfficiencyNumbers, steps: rates.StepNumbers
     """Return a sentence on where the time of all GPUs goes, without shares that round to 0.0%; "" without GPUs."""
     window = choose_window(efficiency, steps)
     losses = window.numbers.losses
-    if losses is None or not window.numbers.window_ns:
+    if losses is None or not window.numbers.length_ns:
         return ""
-    whole = losses.devices * window.numbers.window_ns
+    whole = losses.devices * window.numbers.length_ns
     parts = [part for part in list_parts(losses) if part.ns >= _LEAST_SHOWN * whole]
     listed = ", ".join(f"{format_percent(part.ns, whole)} {part.label}" for part in parts)
     return f"Time of {count_noun(losses.devices, 'GPU')} in {window.name}: {listed}"

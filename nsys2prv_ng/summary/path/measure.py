@@ -40,7 +40,7 @@ def sum_critical_path(job: Job, path: CriticalPath) -> PathNumbers:
     tasks = job.whole.task_of_row[path.row].astype(np.int64)
     kinds = path.kind.astype(np.int64)
     return PathNumbers(
-        window_ns=int(path.length.sum()),
+        length_ns=int(path.length.sum()),
         windows_ns=[(low - job.scope.origin, high - job.scope.origin) for low, high in path.windows],
         step_name=None if path.steps is None else path.steps.name,
         steps=_sum_steps(path),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+
 from nsys2prv_ng.value_class import ValueClass
 
 
@@ -52,12 +54,12 @@ class PathStep(ValueClass, kw_only=True):
 
 
 class PathNumbers(ValueClass, kw_only=True):
-    """The critical path: what must get faster for the job to get faster. All times add up to `window_ns`.
+    """The critical path: what must get faster for the job to get faster. All times add up to `length_ns`.
 
     The time of a class or a name on the path bounds what the job can gain by it: another path may then be longer.
     """
 
-    window_ns: int
+    length_ns: int = field(metadata={"earlier": "window_ns"})
     windows_ns: list[tuple[int, int]]
     """Start and end of each window, from time 0 of the trace."""
     step_name: str | None

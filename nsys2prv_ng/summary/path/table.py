@@ -29,7 +29,7 @@ def tabulate_path(path: PathNumbers, *, has_several: bool) -> Grid:
             names = part.path_class, part.name or NO_CALL, part.range or NO_RANGE
         more = Ns(imbalance.get((part.path_class, part.name))) if has_imbalance else ""
         tasks = (find_main_task(part) or f"{len(part.ranks)}") if has_several else ""
-        rows.append([*map(Name, names), Ns(part.ns), Share(part.ns, path.window_ns), more, tasks])
+        rows.append([*map(Name, names), Ns(part.ns), Share(part.ns, path.length_ns), more, tasks])
     caption = "Critical path by operation, a share limits what changes save"
     several = [Column(title, optional=True) for title in ("imbalance", "tasks")]
     columns = make_columns("critical path", "operation or call", "NVTX range", "time", "share", *several)
@@ -46,15 +46,15 @@ def tabulate_path_of_tasks(path: PathNumbers) -> Grid:
     rows: list[list[Cell]] = []
     for rank in path.ranks:
         bar = _draw_classes(sums.get(rank.task, Counter()), scale)
-        rows.append([Name(name_task(rank.rank, rank.task)), Ns(rank.ns), Share(rank.ns, path.window_ns), bar])
-    whole: list[Cell] = ["all", Ns(path.window_ns), Share(1, 1), _draw_classes(path.classes, path.window_ns)]
+        rows.append([Name(name_task(rank.rank, rank.task)), Ns(rank.ns), Share(rank.ns, path.length_ns), bar])
+    whole: list[Cell] = ["all", Ns(path.length_ns), Share(1, 1), _draw_classes(path.classes, path.length_ns)]
     return Grid(
         caption="Critical path by rank and class",
         columns=make_columns("", "time", "share", Column("", wide=True)),
         rows=rows,
         footer=[whole],
         more="ranks",
-        legend=[(kind, f"{kind}: {format_percent(ns, path.window_ns)}") for kind, ns in path.classes.items()],
+        legend=[(kind, f"{kind}: {format_percent(ns, path.length_ns)}") for kind, ns in path.classes.items()],
     )
 
 
@@ -90,17 +90,17 @@ def describe_path(path: PathNumbers | None, *, has_several: bool, is_part: bool)
 
     `has_several`: whether the job has several tasks. `is_part`: whether the user selected ranks.
     """
-    if path is None or not path.window_ns:
+    if path is None or not path.length_ns:
         return ""
-    least = _LEAST_SHARE * path.window_ns
+    least = _LEAST_SHARE * path.length_ns
     classes = [(name, ns) for name, ns in path.classes.items() if ns >= least][:_MOST_CLASSES]
-    shares = [f"{format_percent(ns, path.window_ns)} {_lower(name)}" for name, ns in classes]
+    shares = [f"{format_percent(ns, path.length_ns)} {_lower(name)}" for name, ns in classes]
     text = f"The critical path{_describe_window(path)} is {', '.join(shares)}"
     first = next(iter(path.parts), None)  # None only in a summary that another program wrote
     if first is not None and first.ns >= least:
         task = find_main_task(first) if has_several else ""
         where = f" of {task}" if task else ""
-        text += f"; most in {_name_part(first)}{where}: {format_percent(first.ns, path.window_ns)}"
+        text += f"; most in {_name_part(first)}{where}: {format_percent(first.ns, path.length_ns)}"
     outside = path.classes.get(types.PATH_KINDS[types.PATH_OUTSIDE], 0)
     if outside and is_part:
         text += f". It leaves the selected ranks for {format_time(outside)}"
@@ -114,7 +114,7 @@ def _lower(name: str) -> str:
 
 
 def _describe_window(path: PathNumbers) -> str:
-    whole = format_time(path.window_ns)
+    whole = format_time(path.length_ns)
     if path.step_name is None or not path.steps:
         return f" ({whole})"
     return f" of {name_numbered(path.step_name, path.steps[0].number, path.steps[-1].number)} ({whole})"
@@ -134,7 +134,7 @@ def describe_tasks(path: PathNumbers) -> str:
     if len(path.ranks) < 2:
         return ""
     ranks = path.ranks[:MOST_ROWS]
-    shares = [f"{name_task(rank.rank, rank.task)} {format_percent(rank.ns, path.window_ns)}" for rank in ranks]
+    shares = [f"{name_task(rank.rank, rank.task)} {format_percent(rank.ns, path.length_ns)}" for rank in ranks]
     text = f"It changes tasks {count_noun(path.switches, 'time')}: {', '.join(shares)}"
     if path.unsure:
         waits = f"{path.unsure:,} of {count_noun(path.followed, 'wait')}"

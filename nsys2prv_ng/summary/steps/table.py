@@ -137,7 +137,7 @@ def tabulate_steps(steps: Sequence[StepEfficiency]) -> Grid:
         [
             Ordinal(step.number),
             Name(step.kind),
-            Ns(step.window_ns),
+            Ns(step.length_ns),
             Ns(step.host_ns),
             *(Ns(own.get(label)) for label in labels),
         ]

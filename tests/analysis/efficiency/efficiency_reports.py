@@ -138,7 +138,7 @@ def get_trees(window: WindowEfficiency) -> list[tuple[float, ...] | None]:
 
 
 def check_window(window: WindowEfficiency, times: Times) -> None:
-    assert window.window_ns == times.window
+    assert window.length_ns == times.window
     expected = [times.rate_devices(nccl_is_useful=False), times.rate_devices(nccl_is_useful=True), times.rate_hosts()]
     for tree, numbers in zip(get_trees(window), expected, strict=True):
         assert tree is numbers is None or tree == pytest.approx(numbers, rel=1e-12, abs=0)

@@ -86,7 +86,7 @@ def test_steps(made: Made) -> None:
         assert step.host_ns == made.steps.host_lengths[made.steps.numbers.index(step.number)]
     check_window(made.numbers.in_steps, plain.measure_common(made.truth, [made.steps.window]))
     if made.steps.on_gpu:
-        assert sum(step.window_ns for step in made.numbers.steps) == made.numbers.window_ns
+        assert sum(step.length_ns for step in made.numbers.steps) == made.numbers.length_ns
 
 
 def test_ranges_that_repeat(made: Made) -> None:
@@ -125,7 +125,7 @@ def test_losses_add_up_to_the_window_times_the_gpus(made: Made) -> None:
         if losses is not None:
             parts = {name: ns for name, ns in vars(losses).items() if name.endswith("_ns")}
             assert len(parts) == len(CLASSES) + 1 and min(parts.values()) >= 0
-            assert sum(parts.values()) == losses.devices * window.window_ns
+            assert sum(parts.values()) == losses.devices * window.length_ns
     for part in CLASSES:
         if numbers.steps and numbers.steps[0].losses is not None:
             by_step = sum(getattr(step.losses, f"{part}_ns") for step in numbers.steps)
@@ -207,7 +207,7 @@ def test_numbers_that_others_printed(shared_reports: Path, unpacked: Unpacked, n
             assert useful.orchestration == communication.orchestration
             pairs = [(getattr(tree, part)) for part in PARTS for tree in (useful, communication)]
             values = [100 * value for value in (*pairs, useful.orchestration, host.offload, host.parallel)]
-            assert abs(window.window_ns / 1e6 - ms) <= 0.05
+            assert abs(window.length_ns / 1e6 - ms) <= 0.05
             assert [abs(value - percent) <= 0.051 for value, percent in zip(values, percents, strict=True)] == [
                 True
             ] * 9

@@ -84,7 +84,7 @@ def test_a_graph_beside_other_operations(tmp_path: Path) -> None:
     assert (gpu.busy_ns, gpu.compute_ns, gpu.whole_graph_ns, gpu.idle_ns) == (5500, 1000, 4000, 500)
     assert (gpu.communication_ns, gpu.overlap_ns, gpu.memory_ns) == (2000, 0, 500)
     assert summary.efficiency is not None and summary.efficiency.losses is not None
-    losses, window = summary.efficiency.losses, summary.efficiency.window_ns
+    losses, window = summary.efficiency.losses, summary.efficiency.length_ns
     assert (losses.compute_ns, losses.whole_graph_ns, losses.memory_ns) == (1000, 3000, 500)
     assert losses.waiting_ns + losses.moving_ns + losses.not_split_ns == 1000
     assert losses.compute_by_class == {"GEMM FP32": 1000}

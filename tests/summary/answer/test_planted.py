@@ -46,7 +46,7 @@ def test_the_largest_part_of_gpu_time(
     window = found.efficiency.in_steps
     assert window.losses is not None
     times = {field.name: getattr(window.losses, field.name) for field in fields(Losses) if field.name.endswith("_ns")}
-    assert max(times, key=times.__getitem__) == part and sum(times.values()) == 4 * window.window_ns
+    assert max(times, key=times.__getitem__) == part and sum(times.values()) == 4 * window.length_ns
     assert (verdict.bottleneck, verdict.where[0].name) == (bottleneck, place)
     share = times[part] / sum(times.values())
     assert verdict.share == pytest.approx(share)

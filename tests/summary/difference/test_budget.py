@@ -27,7 +27,7 @@ def test_rows_add_up_to_the_ns(a, b, gpus_a: int, gpus_b: int, by_step: bool) ->
     medians = []
     for side in sides:
         assert side.efficiency is not None
-        ordered = sorted(step.window_ns for step in side.efficiency.steps) if by_step else [side.efficiency.window_ns]
+        ordered = sorted(step.length_ns for step in side.efficiency.steps) if by_step else [side.efficiency.length_ns]
         n = len(ordered)
         medians.append((ordered[(n - 1) // 2] + ordered[n // 2]) / 2)
     assert sum(row.a_ns for row in rows) == pytest.approx(medians[0], abs=0.5, rel=0)

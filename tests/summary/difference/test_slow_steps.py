@@ -48,7 +48,7 @@ def check_sums(summary: JobSummary, numbers: SlowStepNumbers) -> None:
         host = sum(getattr(part, key) for part in numbers.parts if part.name == "host-bound")
         assert sum(getattr(part, key) for part in numbers.idle) == pytest.approx(host, abs=len(numbers.idle) + 1)
         if which:
-            times = [step.window_ns for step in summary.efficiency.steps if step.number in which]
+            times = [step.length_ns for step in summary.efficiency.steps if step.number in which]
             assert whole == pytest.approx(sum(times) / len(which), abs=len(numbers.parts))
 
 

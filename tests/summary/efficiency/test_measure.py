@@ -105,7 +105,7 @@ def describe_step_numbers() -> StepNumbers:
 
 def test_both_conventions() -> None:
     numbers = rate()
-    assert (numbers.window_ns, numbers.windows_ns, numbers.is_chosen) == (100 * MS, [(0, 100 * MS)], False)
+    assert (numbers.length_ns, numbers.windows_ns, numbers.is_chosen) == (100 * MS, [(0, 100 * MS)], False)
     host = HostEfficiency(
         parallel=0.125,
         mpi_parallel=0.5,
@@ -351,7 +351,7 @@ def test_without_steps_the_time_in_which_gpus_work_counts(samples: Path) -> None
     assert efficiency is not None and efficiency.in_work is not None and efficiency.work_ns is not None
     losses = efficiency.in_work.losses
     assert losses is not None
-    assert efficiency.in_work.window_ns == efficiency.work_ns[1] - efficiency.work_ns[0] == window
+    assert efficiency.in_work.length_ns == efficiency.work_ns[1] - efficiency.work_ns[0] == window
     assert (losses.compute_ns, losses.memory_ns) == (computing, busy - computing)
     idle = losses.host_ns + losses.queued_ns + losses.graph_ns + losses.unknown_ns
     assert (idle, losses.before_first_ns, losses.after_last_ns) == (window - busy, 0, 0)

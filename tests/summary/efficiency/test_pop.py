@@ -134,7 +134,7 @@ def make_nccl(
 def test_mpi_by_hand(tmp_path: Path) -> None:
     numbers = rate(make_mpi(tmp_path))
     host = get_host(numbers)
-    assert numbers.window_ns % (12 * MS) == 0 and numbers.window_ns >= 12 * MS * (STEPS - 2)
+    assert numbers.length_ns % (12 * MS) == 0 and numbers.length_ns >= 12 * MS * (STEPS - 2)
     assert host.mpi_transfer == 9 / 12 and host.mpi_serialisation == 7 / 9
     assert host.mpi_communication == host.mpi_serialisation * host.mpi_transfer == pytest.approx(7 / 12, rel=1e-15)
     assert host.mpi_load_balance == 6 / 7
@@ -145,7 +145,7 @@ def test_mpi_by_hand(tmp_path: Path) -> None:
 def test_nccl_by_hand(tmp_path: Path) -> None:
     numbers = rate(make_nccl(tmp_path))
     device = get_device(numbers)
-    assert numbers.window_ns % 12_035_000 == 0
+    assert numbers.length_ns % 12_035_000 == 0
     assert device.transfer == 9_035 / 12_035 and device.serialisation == pytest.approx(7_000 / 9_035, rel=1e-15)
     assert device.pop_communication == device.serialisation * device.transfer
     # The two trees are the same product, divided in other ways.
@@ -179,9 +179,9 @@ def test_all_time_of_a_job_without_steps(tmp_path: Path) -> None:
     """One step is none: the time in which GPUs work saves the same 3 ms as the capture."""
     numbers = rate(make_nccl(tmp_path, steps=1, start=100 * MS))
     assert numbers.in_steps is None and numbers.in_work is not None
-    assert numbers.in_work.window_ns == 12 * MS and numbers.window_ns > 112 * MS
+    assert numbers.in_work.length_ns == 12 * MS and numbers.length_ns > 112 * MS
     for window in (numbers, numbers.in_work):
-        ns = window.window_ns
+        ns = window.length_ns
         assert get_device(window).transfer == (ns - 3 * MS) / ns
         assert get_device(window).serialisation == pytest.approx(7 * MS / (ns - 3 * MS), rel=1e-15)
 
@@ -213,10 +213,10 @@ def test_the_time_between_captures_is_of_no_step(tmp_path: Path) -> None:
         paths += [capture.write(tmp_path / f"part{part}.rank{capture.rank}.sqlite") for capture in captures]
     numbers, whole = rate(paths), rate(paths, Selection(window=(None, None)))
     assert len(numbers.windows_ns) == 2 and numbers.in_steps is not None and whole.in_steps is not None
-    assert numbers.window_ns == numbers.in_steps.window_ns == 7 * 5 * MS
+    assert numbers.length_ns == numbers.in_steps.length_ns == 7 * 5 * MS
     assert get_device(numbers).transfer == get_device(numbers.in_steps).transfer == (35 - 7) / 35
     # With `--time :`, one window contains the time between the captures: nobody knows what that would be.
-    assert whole.in_steps.window_ns == (7 * 5 + 50) * MS
+    assert whole.in_steps.length_ns == (7 * 5 + 50) * MS
     assert list_pop(get_device(whole.in_steps)) == list_pop(get_device(whole)) == [None] * 3
 
 
@@ -232,7 +232,7 @@ def test_time_that_may_be_waiting_or_moving(tmp_path: Path, graph_ms: float, is_
 def test_mpi_calls_without_partner(tmp_path: Path, extra_ms: float, is_known: bool) -> None:
     """It is half of its part of the window, since it is the call of one of two threads."""
     numbers = rate(make_mpi(tmp_path, extra_ms=extra_ms))
-    assert (extra_ms * MS <= 0.1 * numbers.window_ns) == is_known
+    assert (extra_ms * MS <= 0.1 * numbers.length_ns) == is_known
     host = get_host(numbers)
     assert (host.mpi_transfer is not None) == (host.mpi_serialisation is not None) == is_known
     assert 0 < host.mpi_communication < 1
@@ -315,7 +315,7 @@ def test_transfer_is_what_a_twin_with_a_better_network_takes(unpacked: Unpacked,
     """Of 32 MB messages against 64 kB, and of two nodes against one: the same program, in two captures."""
     folder, twin, tolerance = TWINS[name]
     found, better = (rate([unpacked(folder / f"{one}.rank{rank}.sqlite") for rank in range(4)]) for one in (name, twin))
-    steps = [numbers.window_ns / len(numbers.steps) for numbers in (found, better)]
+    steps = [numbers.length_ns / len(numbers.steps) for numbers in (found, better)]
     transfer, of_twin = get_device(found).transfer, get_device(better).transfer
     assert transfer is not None and of_twin is not None
     assert transfer == pytest.approx(steps[1] * of_twin / steps[0], rel=tolerance)

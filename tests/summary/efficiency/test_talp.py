@@ -68,14 +68,14 @@ DEVICE_KEYS = {
 
 def check_region(region: dict[str, Any], window: WindowEfficiency) -> None:
     host, device = window.nccl_as_useful.host, window.nccl_as_useful.device
-    useful = 0 if host is None else round(host.parallel * window.threads * window.window_ns)
+    useful = 0 if host is None else round(host.parallel * window.threads * window.length_ns)
     assert region == {
         "numCpus": max(window.threads, 1),  # TALP-Pages divides by it
         "numMpiRanks": max(window.threads, 1),
         "numGpus": window.losses.devices if window.losses else 0,
         "cycles": useful,
         "instructions": useful,
-        "elapsedTime": window.window_ns,
+        "elapsedTime": window.length_ns,
         "usefulTime": useful,
         **{key: getattr(host, name, 0) for key, name in HOST_KEYS.items()},
         **{key: getattr(device, name, 0) for key, name in DEVICE_KEYS.items()},
@@ -88,7 +88,7 @@ def test_regions_are_numbers_of_the_summary(name: str, tmp_path: Path) -> None:
     efficiency = summarized(name).efficiency
     assert efficiency is not None and efficiency.nccl_as_useful.host is not None
     document = saved(summarized(name), tmp_path)
-    ranges = {f"{r.domain}:{r.name}" if r.domain else r.name: r for r in efficiency.ranges if r.window_ns}
+    ranges = {f"{r.domain}:{r.name}" if r.domain else r.name: r for r in efficiency.ranges if r.length_ns}
     windows = {"Global": efficiency, **({"steps": efficiency.in_steps} if efficiency.in_steps else {}), **ranges}
     assert document["Application"].keys() == windows.keys() and len(windows) > 1
     for region, window in windows.items():
@@ -124,7 +124,7 @@ def make_hostile(summary: JobSummary, *, turned: bool = False) -> JobSummary:
     assert summary.efficiency is not None
     template = vars(summary.efficiency.ranges[0])
     ranges = [
-        RangeEfficiency(**{**template, "domain": domain, "name": name, "window_ns": 1000 + number})
+        RangeEfficiency(**{**template, "domain": domain, "name": name, "length_ns": 1000 + number})
         for number, (domain, name) in enumerate([*(("", name) for name in HOSTILE), ("x", "y"), ("", "x:y")])
     ]
     ranges = ranges[::-1] if turned else ranges
@@ -165,7 +165,7 @@ def test_runs_do_not_replace_each_other(tmp_path: Path) -> None:
     file.write_text(text)
     assert summary.save_talp(tmp_path / "talp/run") == file and file.read_text() == text
     assert summary.efficiency is not None
-    other = replace(summary, efficiency=replace(summary.efficiency, window_ns=summary.efficiency.window_ns + 1))
+    other = replace(summary, efficiency=replace(summary.efficiency, length_ns=summary.efficiency.length_ns + 1))
     for kept in (text, "{", "[]", ""):
         file.write_text(kept)
         if kept:
@@ -173,7 +173,7 @@ def test_runs_do_not_replace_each_other(tmp_path: Path) -> None:
                 other.save_talp(tmp_path / "talp/run")
             assert file.read_text() == kept
     other.save_talp(tmp_path / "talp/run")  # over the empty one
-    assert json.loads(file.read_text())["Application"]["Global"]["elapsedTime"] == other.efficiency.window_ns
+    assert json.loads(file.read_text())["Application"]["Global"]["elapsedTime"] == other.efficiency.length_ns
 
 
 @pytest.mark.slow

@@ -74,7 +74,7 @@ def describe(path: PathNumbers | None, tasks: int = 2, chosen: Sequence[str] = (
 
 def test_sums_of_a_small_path() -> None:
     path = sum_path(make_path())
-    assert path.window_ns == 1000
+    assert path.length_ns == 1000
     assert path.windows_ns == [(100, 1100)]
     assert path.classes == {
         "CPU code": 550,
@@ -205,7 +205,7 @@ def test_every_division_of_a_real_path_adds_up() -> None:
     ]
     found = [Report(report) for report in reports]
     low, high = StepTruth(found, list_ranges(found, "iteration")).window
-    assert sums == [path.window_ns] * 4 == [high - low] * 4
+    assert sums == [path.length_ns] * 4 == [high - low] * 4
     assert summary.start_utc_ns + path.windows_ns[0][0] == low
     for step in path.steps:
         assert sum(step.classes.values()) == step.ns

@@ -142,7 +142,7 @@ def test_numbers_of_kinds_are_those_of_their_steps() -> None:
     assert [kind.name for kind in steps.kinds] == ["train", "eval"]
     for kind in steps.kinds:
         own = [step for step in efficiency.steps if step.kind == kind.name]
-        lengths = [step.window_ns for step in own]
+        lengths = [step.length_ns for step in own]
         assert (len(own), sum(lengths), round(median(lengths))) == (kind.count, kind.total_ns, kind.median_ns)
         assert kind.losses is not None and sum(part.ns for part in list_parts(kind.losses)) == kind.total_ns
         assert kind.losses.host_ns == sum(step.losses.host_ns for step in own if step.losses is not None)
