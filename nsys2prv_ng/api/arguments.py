@@ -95,16 +95,24 @@ def check_names(reports: Sequence[Path], output: Path) -> None:
 # ---- sides of a comparison -------------------------------------------------------------------------------------------
 
 
-def list_sides(sides: Iterable[GivenSide] | GivenSide, other: GivenSide | None = None) -> list[list[Capture]]:
-    """Return the captures of each side: of two, or of a list of sides. Raises UsageError for fewer than two sides."""
+def list_sides(
+    sides: Iterable[GivenSide] | GivenSide, other: GivenSide | None = None, *, fewest: int = 2
+) -> list[list[Capture]]:
+    """Return the captures of each side: of two, or of a list of sides. Raises UsageError for fewer than two sides.
+
+    `fewest`: 2; 1 if one run is compared with a history, and may be given alone.
+    """
     from nsys2prv_ng.summary.job import JobSummary
 
     every: Any = sides if other is None else [sides, other]
-    if isinstance(every, str | os.PathLike | JobSummary) or not isinstance(every, Iterable):
+    is_alone = isinstance(every, str | os.PathLike | JobSummary) or not isinstance(every, Iterable)
+    if is_alone and fewest > 1:
         raise UsageError("give two, or a list with the reports or the summary of each run", parameter="sides")
-    given = [_list_captures(side) for side in every]
-    if len(given) < 2:
+    given = [_list_captures(side) for side in ([every] if is_alone else every)]
+    if len(given) < fewest:
         raise UsageError("give at least two", parameter="sides")
+    if fewest == 1 and len(given) != 1:
+        raise UsageError("compares one run with a history; give no second one", parameter="against")
     return given
 
 

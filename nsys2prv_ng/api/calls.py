@@ -198,18 +198,22 @@ def compare(
     `sides` and `other`: two runs, or `sides` is a list of runs. A run is its reports, as for translate, or its summary:
     a JobSummary, the file that it was saved to, or a folder with that file, summary.json. A run that was captured
     several times is a list: [[first, second], [first, second]], where each capture is a list of reports or a
-    JobSummary.
+    JobSummary. With `against`, there is one run, or `sides` is a list with one.
     """
-    from nsys2prv_ng.comparison.compare import compare_sides
+    from nsys2prv_ng.comparison.compare import compare_sides, compare_with_history
     from nsys2prv_ng.comparison.sides import make_side
 
-    given = arguments.list_sides(sides, other)
+    given = arguments.list_sides(sides, other, fewest=2 if options.against is None else 1)
     labels = _choose_labels(given, options)
     arguments.refuse_restrictions(given, options)
     loaded = [_load_side(label, side, options) for label, side in zip(labels, given, strict=True)]
     loaded = _load_by_one_step(labels, given, loaded, options)
     made = [make_side(label, [summary for summary, _ in side]) for label, side in zip(labels, loaded, strict=True)]
-    comparison = compare_sides(made, options.scaling)
+    if options.against is None:
+        comparison = compare_sides(made, options.scaling)
+    else:
+        comparison, baseline = compare_with_history(made[0], options.against)
+        made, loaded = [baseline, *made], [[(summary, None) for summary in baseline.every], *loaded]
     if options.html is not None:
         from nsys2prv_ng.html.comparison_page import render_comparison
 

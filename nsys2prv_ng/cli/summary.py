@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -20,7 +19,6 @@ from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.options.calls import CompareOptions, InspectOptions, PredictionOptions, SummaryOptions
 from nsys2prv_ng.paraver.files import is_trace
 from nsys2prv_ng.report.formats import REPORTS_HELP
-from nsys2prv_ng.runtime.progress import Progress
 
 if TYPE_CHECKING:
     from nsys2prv_ng.comparison.result import Comparison
@@ -143,8 +141,6 @@ def _print_remedies(inspection: Inspection, limit: int) -> None:
     print_remedies(load, details, limit, size=load.text_bytes, duration=duration)
 
 
-SLOWER = 3
-"""Exit code if a run got slower by more than the user accepts."""
 _BETWEEN = "\0"
 """Stands for `--` between sides: no argument of a process can contain this character."""
 _PLUS = "+"
@@ -179,10 +175,13 @@ def compare(
         str | None,
         typer.Option(
             metavar="PERCENT",
-            help="Exit with code 3 if a later run is slower than the first by more than this, and the difference is"
-            " significant: 5%.",
+            help="Exit with code 3 if a run is slower than the first by more than this, with code 4 if that cannot be"
+            " told: 5%.",
         ),
     ] = None,
+    fail_undecided: Annotated[
+        bool, typer.Option("--fail-undecided", help="With --fail-over: exit with code 3 instead of 4.")
+    ] = False,
     quiet: NoProgress = False,
 ) -> int:
     """Tell whether a run got faster, where, and whether it is significant.
@@ -192,8 +191,8 @@ def compare(
     """
     if as_json and as_markdown:
         raise UsageError("cannot be combined with --json", parameter="--markdown")
-    limit = None if fail_over is None else _parse_percent(fail_over)
-    sides = _split_sides(reports)
+    limit = _read_limit(fail_over, fails=fail_undecided)
+    sides = _split_sides(reports, fewest=2 if options.against is None else 1)
     comparison = api.compare(sides, **vars(options))
     if as_json:
         print_json(comparison)
@@ -206,31 +205,45 @@ def compare(
         from nsys2prv_ng.text.layout import choose_style
 
         print(format_comparison(comparison, shows_details=shows_details, shows_all=shows_all, style=choose_style()))
-    return 0 if limit is None else _judge(comparison, limit, options.display)
+    return 0 if limit is None else _judge(comparison, limit, fails=fail_undecided)
 
 
-def _judge(comparison: Comparison, limit: float, progress: Progress) -> int:
-    """Return the exit code. A pair that cannot be judged is not a failure, but a warning reports it."""
-    for pair in comparison.pairs:
-        if pair.verdict.kind == "inconclusive" and pair.verdict.p is None:
-            progress.warn(f"--fail-over: {pair.b.label} cannot be judged, see the first line of the comparison")
-    return SLOWER if any(pair.verdict.is_slower_by(limit) for pair in comparison.pairs) else 0
+def _judge(comparison: Comparison, limit: float, *, fails: bool) -> int:
+    """Return the exit code, and print a line on each run to stderr."""
+    from nsys2prv_ng.comparison import gate
+
+    rulings = gate.judge_runs(comparison, limit)
+    for ruling in rulings:
+        print(f"--fail-over {gate.format_limit(limit)}: {ruling.text}", file=sys.stderr)
+    codes = {ruling.code for ruling in rulings}
+    if gate.SLOWER in codes or (fails and gate.UNDECIDED in codes):
+        return gate.SLOWER
+    return max(codes)
 
 
-def _parse_percent(text: str) -> float:
-    """Return a percentage like 5% as a fraction of 1."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%\s*", text)
-    if not match:
+def _read_limit(text: str | None, *, fails: bool) -> float | None:
+    """Return the limit as a fraction of 1; None without one. Raises UsageError."""
+    from nsys2prv_ng.comparison.gate import read_limit
+
+    if text is None and fails:
+        raise UsageError("needs --fail-over", parameter="--fail-undecided")
+    limit = None if text is None else read_limit(text)
+    if text is not None and limit is None:
         raise UsageError("write a percentage, like 5%", parameter="--fail-over", value=text)
-    return float(match[1]) / 100
+    return limit
 
 
-def _split_sides(words: Sequence[str]) -> list[list[list[Path]]]:
+def _split_sides(words: Sequence[str], fewest: int) -> list[list[list[Path]]]:
     """Return the files of each capture of each side. Saved summaries and folders of runs are a side each without `--`.
 
-    Raises UsageError for fewer than two sides, and for a side or a capture without files.
+    Raises UsageError for fewer than `fewest` sides, and for a side or a capture without files.
     """
-    if _BETWEEN not in words and len(words) > 1 and all(find_summary(Path(word)).suffix == ".json" for word in words):
+    if (
+        fewest > 1
+        and _BETWEEN not in words
+        and len(words) > 1
+        and all(find_summary(Path(word)).suffix == ".json" for word in words)
+    ):
         return [[[Path(word)]] for word in words]
     sides: list[list[list[Path]]] = [[[]]]
     for word in words:
@@ -240,7 +253,7 @@ def _split_sides(words: Sequence[str]) -> list[list[list[Path]]]:
             sides[-1].append([])
         else:
             sides[-1][-1].append(Path(word))
-    if len(sides) < 2 or any(side == [[]] for side in sides):
+    if len(sides) < fewest or any(side == [[]] for side in sides):
         raise UsageError("write -- between the runs: nsys2prv-ng compare BEFORE... -- AFTER...")
     if not all(capture for side in sides for capture in side):
         raise UsageError(

@@ -109,7 +109,7 @@ def _find_same_captures(sides: Sequence[Side]) -> Iterator[Finding]:
 def _find_unlike_captures(sides: Sequence[Side]) -> Iterator[Finding]:
     """Yield a finding for each side whose captures are not of the same program, size and steps."""
     for side in sides:
-        facts = [_describe_capture(capture) for capture in side.every]
+        facts = [describe_capture(capture) for capture in side.every]
         unlike = [name for name in facts[0] if len({each[name] for each in facts}) > 1]
         steps = [match_steps(side.summary, capture).sizes for capture in side.every if capture.steps is not None]
         unlike += ["steps"] if "steps" not in unlike and set(steps) > {(1, 1)} else []
@@ -119,13 +119,14 @@ def _find_unlike_captures(sides: Sequence[Side]) -> Iterator[Finding]:
             yield Finding(WARNING, text, prevents)
 
 
-def _describe_capture(summary: JobSummary) -> dict[str, Any]:
-    """Return what all captures of a side have in common."""
+def describe_capture(summary: JobSummary) -> dict[str, Any]:
+    """Return what all captures of a side, or of a history, have in common."""
     facts, steps = summary.facts, summary.steps
     return {
         "number of GPUs": count_gpus(summary),
         "number of processes": count_processes(summary),
         "GPU model": tuple(sorted({gpu.name for gpu in summary.gpus})),
+        "CPU model": None if facts is None else tuple(facts.cpus),
         "program": None if facts is None else tuple(facts.programs),
         "chosen part": tuple(summary.chosen),
         "steps": None if steps is None else steps.name,
@@ -145,6 +146,8 @@ def _list_captures(summary: JobSummary) -> dict[object, int]:
 def _find_other_machines(sides: Sequence[Side]) -> Iterator[Finding]:
     models = [(side, tuple(sorted({gpu.name for gpu in side.summary.gpus if gpu.name}))) for side in sides]
     yield from _compare("GPU model", [pair for pair in models if pair[1]], WARNING, _SCALING)
+    cpus = [(side, tuple(side.summary.facts.cpus)) for side in sides if side.summary.facts is not None]
+    yield from _compare("CPU model", [pair for pair in cpus if pair[1]], WARNING)
     unknown = [side for side in sides if any(not gpu.name for gpu in side.summary.gpus)]
     if len(sides) > 1:
         yield from _find_any(unknown, "the reports do not name every GPU of {}: GPU models are not checked there", NOTE)

@@ -5,9 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from nsys2prv_ng.comparison.comparability import check_comparability
-from nsys2prv_ng.comparison.model import Kind, Measure, Pair, Prediction, Samples, Side, SideNumbers, Table, Verdict
+from nsys2prv_ng.comparison.evidence import describe_spread, find_evidence
+from nsys2prv_ng.comparison.history import load_history, make_history
+from nsys2prv_ng.comparison.model import (
+    Evidence,
+    Kind,
+    Measure,
+    Pair,
+    Prediction,
+    Samples,
+    Side,
+    SideNumbers,
+    Table,
+    Verdict,
+)
 from nsys2prv_ng.comparison.result import Comparison
 from nsys2prv_ng.comparison.scaling import make_scaling
 from nsys2prv_ng.comparison.sides import (
@@ -25,8 +39,18 @@ from nsys2prv_ng.summary.difference import budget, statistics
 from nsys2prv_ng.summary.difference.changes import Change, find_changes
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_MPI, PARTS
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.text.formatting import format_time
+from nsys2prv_ng.text.formatting import format_change, format_time
 from nsys2prv_ng.text.names import USER_CODE
+
+
+def compare_with_history(new: Side, folder: Path) -> tuple[Comparison, Side]:
+    """Return the comparison with the baseline of a folder of saved summaries, and the baseline. Raises UsageError."""
+    found, unlike = load_history(folder, new.every)
+    baseline, history, drift = make_history(found, unlike, new)
+    comparison = compare_sides([baseline, new])
+    if drift is not None:
+        history = replace(history, drift=_compare_pair(*drift, frozenset()).evidence)
+    return replace(comparison, history=history), baseline
 
 
 def compare_sides(sides: Sequence[Side], scaling: str | None = None) -> Comparison:
@@ -59,6 +83,8 @@ def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
     )
     kinds = [list_kinds(side.summary, size) for side, size in zip((a, b), sizes, strict=True)]
     verdict = _decide(before, after, samples, kinds if by_step else [[], []])
+    evidence = find_evidence(a, b, verdict, sizes)
+    verdict = verdict if evidence is None else replace(verdict, kind=_weigh(verdict, evidence))
     per_step = covers_its_steps(a.summary), covers_its_steps(b.summary)
     if not by_step and any(per_step):  # one side covers its steps, the other all its time or other steps
         before, after = (side._replace(parts=[{} for _ in side.ns]) for side in (before, after))
@@ -67,7 +93,7 @@ def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
     tables = make_tables(a.summary, b.summary, totals=totals, sizes=sizes)
     allowed = [table for table in tables if table.key not in prevented]
     hidden = [table.key.replace("_", " ") for table in tables if table.key in prevented]
-    notes = _list_notes(a, b, verdict, per_step)
+    notes = _list_notes(a, b, verdict, evidence, per_step)
     notes += [f"no tables of {', '.join(hidden)}, because the runs were not traced alike"] if hidden else []
     explains = by_step and all(per_step)
     cause = budget.find_cause(a.summary, b.summary, rows, by_step=by_step, sizes=sizes)
@@ -75,6 +101,7 @@ def _compare_pair(a: Side, b: Side, prevented: frozenset[str]) -> Pair:
     has_units = explains and "ranges" not in prevented and sizes == (1, 1)
     return Pair(
         verdict=verdict,
+        evidence=evidence,
         a=_measure(a, sizes[0]),
         b=_measure(b, sizes[1]),
         difference_ns=verdict.difference_ns,
@@ -163,12 +190,25 @@ def _judge(
     return Verdict(kind, measure, samples, average, before, after, after - before, change, p)
 
 
-def _list_notes(a: Side, b: Side, verdict: Verdict, per_step: tuple[bool, bool]) -> list[str]:
+def _weigh(verdict: Verdict, evidence: Evidence) -> Kind:
+    """Return what the evidence leaves of a verdict: of steps, less; of captures, whatever their number."""
+    excludes_none = evidence.low > 0 or evidence.high < 0
+    if verdict.samples == "steps":
+        return verdict.kind if excludes_none or verdict.kind not in ("faster", "slower") else "inconclusive"
+    size = abs(verdict.change or 0.0)
+    if excludes_none:
+        return "below noise" if size < statistics.NOISE else "slower" if evidence.low > 0 else "faster"
+    return "no difference" if size < statistics.LARGE else "inconclusive"
+
+
+def _list_notes(
+    a: Side, b: Side, verdict: Verdict, evidence: Evidence | None, per_step: tuple[bool, bool]
+) -> list[str]:
     """Return notes on what is missing or means little, and why. {a} and {b} stand for labels, which may be any text."""
     sides = (("{a}", a), ("{b}", b))
     lacking = [name for name, side in sides if not has_steps(side)]
     notes = [f"no steps were found in {' and '.join(lacking)}"] if lacking else []
-    notes += _describe_evidence(a, b, verdict)
+    notes += _describe_captures(a, b, verdict, evidence)
     for name, side in sides:
         if side.summary.steps is not None and side.summary.steps.turns_ns is not None:
             short, long = map(format_time, side.summary.steps.turns_ns)
@@ -183,16 +223,18 @@ def _list_notes(a: Side, b: Side, verdict: Verdict, per_step: tuple[bool, bool])
     return notes
 
 
-def _describe_evidence(a: Side, b: Side, verdict: Verdict) -> list[str]:
-    """Return notes on what the captures can show."""
+def _describe_captures(a: Side, b: Side, verdict: Verdict, evidence: Evidence | None) -> list[str]:
+    """Return notes on which captures tables are of, and on what captures of such a program vary by."""
+    notes = []
     if verdict.samples == "captures":
         sides = (("{a}", a), ("{b}", b))
         places = [f"capture {find_table_capture(side) + 1} of {name}" for name, side in sides if side.captures]
         which = f"{', '.join(places)}, with the median step nearest to that of all captures"
-        return [f"all tables but the first are of {which}"]
-    if not verdict.is_significant:
-        return []
-    return ["one capture per run is weak evidence: compare several (A1... + A2... -- B1... + B2...)"]
+        notes.append(f"all tables but the first are of {which}")
+    if evidence is not None and verdict.is_significant:
+        limits = f"{format_change(evidence.low)} to {format_change(evidence.high)}"
+        notes.append(f"{describe_spread(evidence)}, so the change is {limits} (90%)")
+    return notes
 
 
 _Target = tuple[str, str | int]

@@ -8,7 +8,14 @@ from dataclasses import replace
 from nsys2prv_ng.comparison import sentences
 from nsys2prv_ng.comparison.model import Pair, Table, TableRow
 from nsys2prv_ng.summary.difference.budget import BudgetRow
-from nsys2prv_ng.text.formatting import count_noun, cut_names, format_bytes, format_difference, format_time
+from nsys2prv_ng.text.formatting import (
+    count_noun,
+    cut_names,
+    format_bytes,
+    format_change,
+    format_difference,
+    format_time,
+)
 from nsys2prv_ng.text.grid import Cell, Column, Grid, Name, make_columns
 from nsys2prv_ng.text.layout import MOST_ROWS, WIDTH
 
@@ -77,7 +84,7 @@ def lay_out_parts(pair: Pair, labels: Sequence[str], most: int | None = None, *,
 
 def _lay_out_part(row: BudgetRow, whole: int) -> list[Cell]:
     """Return the cells of a part. `whole`: the step of the first side (ns), of which its change is a share."""
-    share = sentences.format_change(row.difference_ns / whole if whole else None)
+    share = format_change(row.difference_ns / whole if whole else None)
     times = [format_time(row.a_ns), format_time(row.b_ns), format_difference(row.difference_ns)]
     return [Name(row.name), *times, share, "" if row.p is None else sentences.format_p(row.p)]
 
@@ -131,7 +138,7 @@ def _lay_out_values(row: TableRow, unit: str) -> list[str]:
         only = "new" if a is None else "gone"
         return [*texts, only, *([] if unit == "ratio" else [""])]
     texts.append(sentences.format_value_difference(b - a, "%" if row.name.endswith(_PERCENT) else unit))
-    return texts if unit == "ratio" else [*texts, sentences.format_change((b - a) / a if a else None)]
+    return texts if unit == "ratio" else [*texts, format_change((b - a) / a if a else None)]
 
 
 def _list_names(row: TableRow, pair: Pair, quote: Callable[[str], str], most_names: int | None) -> list[str]:

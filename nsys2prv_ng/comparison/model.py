@@ -18,7 +18,7 @@ from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.names import clean_name
 from nsys2prv_ng.value_class import ValueClass
 
-COMPARISON_VERSION = 2
+COMPARISON_VERSION = 3
 STRONG, WEAK = "strong", "weak"
 """Kinds of scaling."""
 
@@ -114,9 +114,33 @@ class Verdict(ValueClass):
     def is_significant(self) -> bool:
         return self.kind in ("faster", "slower", "below noise")
 
-    def is_slower_by(self, limit: float) -> bool:
-        """Return whether b is significantly slower, by more than `limit` as a share of the time of a."""
-        return self.is_significant and self.change is not None and self.change > limit
+
+class Evidence(ValueClass):
+    """How sure the change of the verdict is, beyond what captures of one program vary by (evidence.py).
+
+    Changes are shares of the time of a: 0.05 is 5 % slower.
+    """
+
+    captures: list[int]
+    """The number of captures of a and b."""
+    host_share: float
+    """Share of GPU time that is host-bound, the mean of all captures; 1 without GPUs."""
+    network_share: float
+    """Share of GPU time that communication takes."""
+    host_speed: float
+    """How many times as long the launches of b take as the same launches of a."""
+    deviation: float
+    """Standard deviation between captures of one program, as a share of the step."""
+    noise: float
+    """Standard error of the change."""
+    least: float
+    """The change, or the change beside the speed of hosts: the smaller one."""
+    most: float
+    """The larger one."""
+    low: float
+    """The change is less with a probability of 5 % at most."""
+    high: float
+    """The change is more with a probability of 5 % at most."""
 
 
 class Prediction(ValueClass):
@@ -181,6 +205,8 @@ class Pair(ValueClass):
     """Two sides compared."""
 
     verdict: Verdict
+    evidence: Evidence | None
+    """How sure the change is; None without steps."""
     a: SideNumbers
     b: SideNumbers
     difference_ns: int
@@ -278,6 +304,32 @@ class Comparability(ValueClass):
         return {"findings": [vars(finding) | {"prevents": sorted(finding.prevents)} for finding in self.findings]}
 
 
+class HistoryCapture(ValueClass):
+    """An earlier capture."""
+
+    name: str
+    begin_utc_ns: int
+    """0 if it is not known."""
+    step_ns: int
+    """Median step; without steps, its length."""
+
+
+class HistoryNumbers(ValueClass):
+    """The series of earlier captures of the same program, size and machine, and the new ones at its end."""
+
+    captures: list[HistoryCapture]
+    new: int
+    """How many captures at the end are new."""
+    baseline: int
+    """Index of the first earlier capture of the baseline, which goes on to the last earlier one."""
+    changes: list[int]
+    """Index of the first capture after each change of the program."""
+    unlike: int
+    """The number of captures in the folder that are of other programs, sizes or machines."""
+    drift: Evidence | None
+    """The change since ten captures ago; None if the series has not changed since."""
+
+
 class ComparisonNumbers(ValueClass):
     """The numbers of a comparison of runs: each later run with the first."""
 
@@ -285,17 +337,20 @@ class ComparisonNumbers(ValueClass):
     pairs: list[Pair]
     scaling: Scaling | None
     """None for runs of the same size."""
+    history: HistoryNumbers | None = None
+    """None unless the first run is the baseline of a history."""
     traces: None = None
     """Always None: traces to compare are made by translating each run with the labels of the first."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as `json.dumps` takes it: the first pair at the top, and all pairs as `comparisons`."""
+        """Return the comparison as `json.dumps` takes it: the first pair at the top, and all as `pairs`."""
         pairs = [asdict(pair) | {"notes": pair.name_notes(clean_name)} for pair in self.pairs]
         return {
             "version": COMPARISON_VERSION,
             **self.comparability.to_dict(),
             **pairs[0],
-            "comparisons": pairs,
+            "pairs": pairs,
             "scaling": None if self.scaling is None else asdict(self.scaling),
+            "history": None if self.history is None else asdict(self.history),
             "traces": self.traces,
         }

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from nsys2prv_ng.comparison.comparability import WARNING
+from nsys2prv_ng.comparison.evidence import count_captures, describe_spread
 from nsys2prv_ng.comparison.model import Comparability, Pair, Scaling, SideNumbers
 from nsys2prv_ng.comparison.scaling import describe_scaling
 from nsys2prv_ng.comparison.tables import EXPOSED, OVERLAPPED
@@ -19,6 +20,7 @@ from nsys2prv_ng.text.formatting import (
     cut_middle,
     cut_names,
     format_bytes,
+    format_change,
     format_difference,
     format_number,
     format_percent,
@@ -134,9 +136,12 @@ def _explain_doubt(pair: Pair, quote: Quote) -> str:
         return f"no steps were found in {lacking}{remedy}"
     samples = [len(side.captures if pair.verdict.samples == "captures" else side.step_ns) for side in (pair.a, pair.b)]
     noun = pair.verdict.samples
-    if pair.verdict.p is not None:
+    if noun == "steps" and min(samples) < FEWEST:
+        return f"{samples[0]} and {samples[1]} steps are too few: capture at least {FEWEST}, or each run twice"
+    if pair.evidence is None or (noun == "steps" and pair.verdict.p is not None and pair.verdict.p >= LEVEL):
         return f"{samples[0]} and {samples[1]} {noun} do not rule out chance"
-    return f"{samples[0]} and {samples[1]} {noun} are too few (p < {LEVEL} needs at least {FEWEST} {noun} per run)"
+    needed = count_captures(pair.evidence, abs(pair.verdict.change or 0.0) / 2)
+    return f"{describe_spread(pair.evidence)}: compare at least {needed} of each (A1... + A2... -- B1... + B2...)"
 
 
 def _list_counts(pair: Pair, quote: Quote) -> str:
@@ -202,7 +207,7 @@ def state_parts(pair: Pair, quote: Quote) -> str:
     It is "" without such parts.
     """
     parts = pair.rows[:-1]
-    if pair.verdict.p is not None and not pair.verdict.is_significant:
+    if pair.verdict.p is not None and pair.verdict.p >= LEVEL:
         # Some of many parts differ by chance.
         large = [row for row in parts if row.differs and abs(row.difference_ns) >= NOISE * pair.verdict.a_ns]
         clauses = _join_parts(large, pair, quote)
@@ -258,9 +263,9 @@ def state_prediction(pair: Pair, quote: Quote) -> str:
     a, b = _quote_runs(pair, quote)
     slower, faster = (a, b) if pair.prediction.label == pair.a.label else (b, a)
     changes = [_describe_scenario(change, slower, quote) for change in read_changes(pair.prediction.change)]
-    saving, difference = (format_time(abs(ns)) for ns in (pair.prediction.saving_ns, pair.verdict.difference_ns))
-    saves = f"{' and '.join(changes)} would save about {saving} per mean step"
-    return f"{saves} ({faster} is {difference} faster in the {pair.verdict.average})"
+    saving, difference = pair.prediction.saving_ns, abs(pair.verdict.difference_ns)
+    explained = f"{format_percent(min(saving, difference), difference)} of what {faster} is faster by"
+    return f"{' and '.join(changes)} would save about {format_time(saving)} per mean step, {explained}"
 
 
 def _describe_scenario(change: what.Change, run: str, quote: Quote) -> str:
@@ -320,17 +325,6 @@ def describe_steps(side: SideNumbers, quote: Quote) -> str:
     if side.step_delimiter:
         return f"{count} by kernels ({quote(cut_middle(side.step_delimiter, _LABEL))} delimits them)"
     return f"{count} {quote(cut_middle(side.step_name or '', _LABEL))}"
-
-
-_FACTOR = 10
-"""Least change at which a factor is easier to read than a percentage."""
-
-
-def format_change(change: float | None) -> str:
-    """Return a relative change as a signed percentage, or as a factor if it is large; a dash for None."""
-    if change is None:
-        return "-"
-    return f"{100 * change:+.1f}%" if change < _FACTOR else f"x {format_number(round(change + 1))}"
 
 
 def format_points(difference: float) -> str:

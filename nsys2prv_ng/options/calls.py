@@ -122,7 +122,10 @@ class SummaryOptions(JobOptions, kw_only=True):
     """Options of a summary."""
 
     html: kinds.Page = Option("Also write a self-contained HTML report with charts.", metavar="FILE.html")
-    save: kinds.SavedSummary = Option("Also write the numbers as JSON, for a later compare.", metavar="FILE.json")
+    save: kinds.SavedSummary = Option(
+        "Also save the numbers for a later compare: as this file, or in a folder of all captures.",
+        metavar="FILE.json|FOLDER",
+    )
 
 
 class PredictionOptions(JobOptions, kw_only=True):
@@ -162,6 +165,10 @@ class CompareOptions(JobOptions, kw_only=True):
         shown="detected from the work in the reports",
     )
     html: kinds.Page = Option("Also write a self-contained HTML report with charts.", metavar="FILE.html")
+    against: kinds.History = Option(
+        "Compare with the last captures of the same program, size and machine in this folder of saved summaries.",
+        metavar="FOLDER",
+    )
 
 
 class InspectOptions(ReadingOptions, kw_only=True):

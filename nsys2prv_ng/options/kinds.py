@@ -348,7 +348,30 @@ def new_file(what: str, *suffixes: str) -> Callable[[Any], Path]:
 
 
 Page = Annotated[_OptionalPath, new_file("the page", ".html", ".htm")]
-SavedSummary = Annotated[_OptionalPath, new_file("the file", ".json")]
+
+
+def parse_saved(value: Any) -> Path:
+    """Return the file for a saved summary, or the folder that keeps several."""
+    path = parse_path(value)
+    if not path.is_dir():
+        return new_file("the file", ".json")(path)
+    if not os.access(path, os.W_OK):
+        raise UsageError("this folder takes no file")
+    return path
+
+
+SavedSummary = Annotated[_OptionalPath, parse_saved]
+
+
+def parse_history(value: Any) -> Path:
+    """Return a folder of saved summaries that can be read."""
+    path = parse_path(value)
+    if not path.is_dir():
+        raise UsageError("no such folder; make it, and add captures with nsys2prv-ng summary REPORT... --save FOLDER")
+    return path
+
+
+History = Annotated[_OptionalPath, parse_history]
 
 
 @asks_for("a path or a list of paths")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, NamedTuple, TypeVar
 
@@ -115,6 +115,8 @@ class Metadata(ValueClass):
     gpu_clock_error: int = 0
     clock: str = export_settings.SYSTEM
     warnings: list[str] = field(default_factory=list)
+    cpu: str = ""
+    """Model of the CPUs of the node, and the number of cores; "" if the export does not tell."""
     rank_variable: str = ""
     """The variable of the rank that comes before the others in this job (`choose_rank_variable`)."""
 
@@ -213,6 +215,12 @@ class Strings:
         return ["(no name)" if i == NULL else str(self._values.get(int(i), f"name {i}")) for i in ids]
 
 
+def _describe_cpu(values: Mapping[str, object]) -> str:
+    """Return the model of the CPUs and the number of cores; "" if the export does not tell."""
+    model, cores = (str(values.get(key) or "").strip() for key in ("CpuDescription", "CpuCores"))
+    return escape_unprintable(f"{model}, {cores} cores" if model and cores else model)
+
+
 def read_metadata(database: Database, strings: Strings) -> Metadata:
     """Read all metadata of an export; fields that its schema version lacks stay empty."""
     exported = export_settings.read_export_settings(database)
@@ -249,6 +257,7 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
         gpu_of_device=gpu_of_device,
         gpu_of_ordinal=gpu_of_ordinal,
         clock=clock,
+        cpu=_describe_cpu(system_values),
     )
     if utc_of_zero is None:
         metadata.warnings.append("it does not say when it was captured: its time is not aligned with other reports")

@@ -56,6 +56,8 @@ class JobFacts(ValueClass, kw_only=True):
     """Whether some rank of the job has no report."""
     captures: list[str]
     """A fingerprint of each capture: the same for all exports of one."""
+    cpus: list[str] = field(default_factory=list)
+    """Models of the CPUs of all nodes, with the number of cores; empty in summaries of older versions."""
     begin_utc_ns: int | None = None
     """UTC of the first event of the chosen ranks, whatever time the user chose; None in summaries of older versions."""
 
@@ -319,8 +321,16 @@ class JobSummary(Tabular, kw_only=True):
         return [*texts]
 
     def save(self, path: str | Path) -> None:
-        """Write the summary as JSON. Raises TranslationError if the file cannot be written."""
-        write_atomically(Path(path), json.dumps(self.to_dict(), indent=2) + "\n")
+        """Write the numbers as JSON, for `load` and `compare`. In a folder, the file is named by time and capture.
+
+        Raises TranslationError if the file cannot be written.
+        """
+        file = Path(path)
+        if file.is_dir():
+            begin = format_utc((self.facts and self.facts.begin_utc_ns) or self.start_utc_ns)
+            capture = min(self.facts.captures, default="") if self.facts else ""
+            file /= f"{begin[:19].replace(':', '')}-{capture}.json"
+        write_atomically(file, json.dumps(self.to_dict(), indent=2) + "\n")
 
     def save_talp(self, folder: str | Path) -> Path:
         """Write the efficiencies for TALP-Pages into a folder; return the file. Raises TranslationError."""

@@ -219,6 +219,7 @@ def collect_facts(job: Job) -> JobFacts:
         ),
         lacks_ranks=job.lacks_ranks,
         captures=sorted(map(_make_fingerprint, metadata)),
+        cpus=sorted({report.cpu for report in metadata if report.cpu}),
         begin_utc_ns=_find_begin(job),
     )
 

@@ -123,6 +123,17 @@ def format_percent(part: float, whole: float) -> str:
     return f"{round(percent, 1) + 0.0:.1f}%" if abs(percent) < _MANY else f"{format_number(percent)}%"
 
 
+_FACTOR = 10
+"""Least change at which a factor is easier to read than a percentage."""
+
+
+def format_change(change: float | None) -> str:
+    """Return a relative change as a signed percentage, or as a factor if it is large; a dash for None."""
+    if change is None:
+        return "-"
+    return f"{100 * change:+.1f}%" if change < _FACTOR else f"x {format_number(round(change + 1))}"
+
+
 def _scale(number: float, least: str, **units: float) -> str:
     """Return a number with three digits, in the first unit that it has one of, or else in the least.
 

@@ -27,7 +27,7 @@ def saved(tmp_path: Path) -> list[Path]:
 def verdicts_of(*arguments: object) -> list[tuple[str, str, str]]:
     done = run("compare", *arguments, "--json", "-q")
     assert done.returncode == 0, done.stderr
-    pairs = json.loads(done.stdout)["comparisons"]
+    pairs = json.loads(done.stdout)["pairs"]
     return [(pair["a"]["label"], pair["b"]["label"], pair["verdict"]["kind"]) for pair in pairs]
 
 

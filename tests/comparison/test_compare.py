@@ -73,8 +73,8 @@ def test_later_runs_are_compared_with_the_first() -> None:
         ("a", "c", -20 * MS),
     ]
     document = json.loads(json.dumps(comparison.to_dict()))
-    assert document["comparisons"][0]["verdict"] == document["verdict"]
-    assert [pair["b"]["label"] for pair in document["comparisons"]] == ["b", "c"]
+    assert document["pairs"][0]["verdict"] == document["verdict"]
+    assert [pair["b"]["label"] for pair in document["pairs"]] == ["b", "c"]
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------

@@ -121,7 +121,7 @@ def test_names_stand_for_both_runs() -> None:
     for text in (
         format_comparison(comparison, shows_all=True),
         format_markdown(comparison, shows_all=True),
-        " ".join(note for pair in comparison.to_dict()["comparisons"] for note in pair["notes"]),
+        " ".join(note for pair in comparison.to_dict()["pairs"] for note in pair["notes"]),
     ):
         assert not re.search(r"\b[AB]\b(?!\.\.\.)", text)
 

@@ -188,7 +188,7 @@ def test_saved_summaries_have_no_pictures(tmp_path: Path) -> None:
     page = Page(text)
     assert page.faults == [] and not any(element.tag == "img" for element in page.elements)
     assert text.count("only a summary was given") == 3
-    for pair in comparison.to_dict()["comparisons"][:1]:
+    for pair in comparison.to_dict()["pairs"][:1]:
         assert_rows_that_differ_are_there(page, pair)
     assert "No steps were found in <code>before</code>" in render(SIDES, [Pictures(begin_ns=0, end_ns=1), DRAWN[1]])
 

@@ -106,10 +106,10 @@ def test_a_comparison_has_a_row_for_each_run(found: JobSummary) -> None:
     comparison = nsys2prv_ng.compare([found, found, found], labels=["a", "b<i>", "c"])
     parts = comparison.to_frame("parts")
     assert parts["run"].drop_duplicates().tolist() == ["b<i>", "c"]
-    rows = [row for pair in comparison.to_dict()["comparisons"] for row in pair["rows"]]
+    rows = [row for pair in comparison.to_dict()["pairs"] for row in pair["rows"]]
     assert parts["a_ns"].tolist() == [row["a_ns"] for row in rows] and parts["difference_ns"].eq(0).all()
     kernels = comparison.to_frame("kernels")
-    tables = [t for pair in comparison.to_dict()["comparisons"] for t in pair["tables"] if t["key"] == "kernels"]
+    tables = [t for pair in comparison.to_dict()["pairs"] for t in pair["tables"] if t["key"] == "kernels"]
     assert kernels["a_ns"].tolist() == [row["a"] for table in tables for row in table["rows"]]
     html = comparison._repr_html_()
     assert "<i>" not in html and "b&lt;i&gt;" in html and html.count("<table>") == 3

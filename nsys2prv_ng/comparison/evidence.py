@@ -1,0 +1,135 @@
+"""Tells how sure a difference between two runs is, beyond what captures of one program vary by.
+
+Three kinds of noise are different things. *Steps* of one capture share its process, clocks and neighbours: a rank test
+of them says whether two captures differ, not whether two programs do. *Captures* of one program differ: so they are the
+units here. *Machines* differ even more: runs on other models are not the same run (comparability.py).
+
+How much captures vary is known before the first, from what limits the step, and each further capture of a side adds
+what it shows. This is a moderated t-test (Smyth 2004, doi:10.2202/1544-6115.1027): the variance before counts as
+`PRIOR_CAPTURES` captures do. Times are logarithms, so that a share of a step is the same for all.
+
+Hosts are faster or slower for all of a capture. How much, the mean time of a launch tells; which share of the step
+follows, nobody knows: none of it, or all that is host-bound. So a change has two estimates, and counts only as far as
+both agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import expm1, log, log1p, pi, sqrt
+from statistics import NormalDist, fmean
+
+from nsys2prv_ng.comparison.model import Evidence, Side, Verdict
+from nsys2prv_ng.comparison.sides import list_step_times
+from nsys2prv_ng.summary.difference.statistics import find_average
+from nsys2prv_ng.summary.job import JobSummary
+from nsys2prv_ng.text.formatting import format_percent
+
+GPU, HOST, NETWORK = 0.01, 0.1, 0.5
+"""Standard deviation (share of a step) over captures of one program on one machine: of steps that GPUs limit; of those
+that hosts limit, its square in proportion to the host-bound share; of communication, in proportion to its share.
+
+Measured by benchmarks/gate on two H200 (docs/guides/ci.md, 162 captures in tests/data/gate): 0.4 to 0.8 % (GPU-bound);
+5 to 7 % (85 % host-bound) and 2 to 5 % (half host-bound) beside the speed of launches; 15 % (35 % communication)."""
+PRIOR_CAPTURES = 10
+"""As many captures the variance before counts. A choice: of four groups of ten captures, variances beside what HOST and
+GPU say differ by a factor of 2, as those of ten captures do by chance."""
+LEVEL = 0.05
+"""Probability that a change is below its lower limit, and that it is above its upper limit."""
+_LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
+
+
+def find_evidence(a: Side, b: Side, verdict: Verdict, sizes: tuple[int, int] = (1, 1)) -> Evidence | None:
+    """Return the limits of the change from a to b; None if the times are not those of steps, or there are none.
+
+    `sizes`: how many steps of each side are compared as one.
+    """
+    if verdict.measure != "step" or not verdict.a_ns or not verdict.b_ns:
+        return None
+    times = [[list_step_times(each, size) for each in side.every] for side, size in zip((a, b), sizes, strict=True)]
+    sides = [[log(max(1, find_average(steps, verdict.average))) for steps in side] for side in times]
+    shares = [find_shares(each) for side in (a, b) for each in side.every]
+    host, network = (fmean(values) for values in zip(*shares, strict=True))
+    speeds = [[log(compare_launches(a.every[0], each)) for each in side.every] for side in (a, b)]
+    level = [[ns - host * speed for ns, speed in zip(*each, strict=True)] for each in zip(sides, speeds, strict=True)]
+    raw = log(verdict.b_ns / verdict.a_ns)
+    adjusted = raw - host * (fmean(speeds[1]) - fmean(speeds[0]))
+    counts = [len(side) for side in sides]
+    deviation = find_deviation(level, host, network)
+    noise = sqrt(deviation**2 * sum(1 / count for count in counts) + sum(_vary_steps(each, verdict) for each in times))
+    margin = noise * find_quantile(1 - LEVEL, PRIOR_CAPTURES + sum(counts) - 2)
+    least, most = sorted((raw, adjusted))
+    return Evidence(
+        captures=counts,
+        host_share=host,
+        network_share=network,
+        host_speed=expm1(fmean(speeds[1]) - fmean(speeds[0])) + 1,
+        deviation=deviation,
+        noise=noise,
+        least=expm1(least),
+        most=expm1(most),
+        low=expm1(least - margin),
+        high=expm1(most + margin),
+    )
+
+
+def find_shares(summary: JobSummary) -> tuple[float, float]:
+    """Return the shares of GPU time that are host-bound, and that communication takes; 1 and 0 without GPUs."""
+    losses = None if summary.efficiency is None else summary.efficiency.losses
+    if losses is None or not losses.devices or summary.efficiency is None or not summary.efficiency.length_ns:
+        return 1.0, 0.0
+    total = losses.devices * summary.efficiency.length_ns
+    return losses.host_ns / total, (losses.waiting_ns + losses.moving_ns + losses.not_split_ns) / total
+
+
+def compare_launches(a: JobSummary, b: JobSummary) -> float:
+    """Return how many times as long b's launches take as a's, for the mix of calls of a; 1 without common ones."""
+    known = {call.name: call for call in b.calls if call.name.startswith(_LAUNCHES) and call.total_ns}
+    common = [(call, known[call.name]) for call in a.calls if call.name in known and call.total_ns]
+    before = sum(one.total_ns for one, _ in common)
+    return sum(other.total_ns / other.count * one.count for one, other in common) / before if before else 1.0
+
+
+def find_deviation(sides: Sequence[Sequence[float]], host: float, network: float) -> float:
+    """Return the standard deviation of one capture. `sides`: logarithms of the times of the captures of each side."""
+    before = GPU**2 + HOST**2 * host + (NETWORK * network) ** 2
+    squares = sum((value - fmean(side)) ** 2 for side in sides for value in side)
+    known = sum(len(side) - 1 for side in sides)
+    return sqrt((PRIOR_CAPTURES * before + squares) / (PRIOR_CAPTURES + known))
+
+
+def _vary_steps(captures: Sequence[Sequence[int]], verdict: Verdict) -> float:
+    """Return the variance of the average of few steps. Several captures show it themselves."""
+    times = [log(max(1, ns)) for ns in captures[0]]
+    if len(captures) > 1 or len(times) < 2:
+        return 0.0
+    variance = sum((value - fmean(times)) ** 2 for value in times) / (len(times) - 1) / len(times)
+    return variance * (pi / 2 if verdict.average == "median" else 1)
+
+
+def find_quantile(share: float, freedom: int) -> float:
+    """Return the quantile of Student's t. `share`: 0.5 to 1; `freedom`: at least 8.
+
+    The expansion of Cornish and Fisher (Abramowitz and Stegun 26.7.5); off by less than 2 % up to 0.99999.
+    """
+    z, n = NormalDist().inv_cdf(share), freedom
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / n**power for power, term in enumerate(terms, 1))
+
+
+def describe_spread(evidence: Evidence) -> str:
+    """Return by how much captures of such a program vary, as a clause."""
+    return f"captures of such a program vary by {format_percent(evidence.deviation, 1)}"
+
+
+def count_captures(evidence: Evidence, limit: float) -> int:
+    """Return how many captures a side find a slowdown of twice the limit in 9 of 10 cases. `limit`: share of a step."""
+    # The change must be found above the limit, and above what chance reaches.
+    found, power = (NormalDist().inv_cdf(share) for share in (1 - LEVEL, 0.9))
+    room = min((log1p(2 * limit) - log1p(limit)) / power, log1p(2 * limit) / (found + power))
+    return max(2, -int(-2 * (evidence.deviation / room) ** 2 // 1)) if room else 0
