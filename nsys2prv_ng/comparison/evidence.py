@@ -16,7 +16,7 @@ both agree.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import expm1, log, log1p, pi, sqrt
+from math import exp, expm1, log, log1p, pi, sqrt
 from statistics import NormalDist, fmean
 
 from nsys2prv_ng.comparison.model import Evidence, Side, Verdict
@@ -44,28 +44,48 @@ def find_evidence(a: Side, b: Side, verdict: Verdict, sizes: tuple[int, int] = (
 
     `sizes`: how many steps of each side are compared as one.
     """
-    if verdict.measure != "step" or not verdict.a_ns or not verdict.b_ns:
+    if verdict.measure != "step":
         return None
     times = [[list_step_times(each, size) for each in side.every] for side, size in zip((a, b), sizes, strict=True)]
-    sides = [[log(max(1, find_average(steps, verdict.average))) for steps in side] for side in times]
     shares = [find_shares(each) for side in (a, b) for each in side.every]
     host, network = (fmean(values) for values in zip(*shares, strict=True))
-    speeds = [[log(compare_launches(a.every[0], each)) for each in side.every] for side in (a, b)]
-    level = [[ns - host * speed for ns, speed in zip(*each, strict=True)] for each in zip(sides, speeds, strict=True)]
-    raw = log(verdict.b_ns / verdict.a_ns)
-    adjusted = raw - host * (fmean(speeds[1]) - fmean(speeds[0]))
-    counts = [len(side) for side in sides]
+    return weigh(
+        [[log(max(1, find_average(steps, verdict.average))) for steps in side] for side in times],
+        [[log(compare_launches(a.every[0], each)) for each in side.every] for side in (a, b)],
+        host,
+        network,
+        of_steps=sum(_vary_steps(each, verdict) for each in times),
+    )
+
+
+def weigh(
+    times: Sequence[Sequence[float]],
+    speeds: Sequence[Sequence[float]],
+    host: float,
+    network: float,
+    *,
+    of_steps: float = 0.0,
+) -> Evidence:
+    """Return the limits of a change. All times are logarithms, of two sides and their captures.
+
+    `speeds`: of launches. `host`, `network`: shares of the step. `of_steps`: the variance of averages of few steps.
+    """
+    level = [[ns - host * speed for ns, speed in zip(*side, strict=True)] for side in zip(times, speeds, strict=True)]
+    slower = fmean(speeds[1]) - fmean(speeds[0])
+    counts = [len(side) for side in times]
     deviation = find_deviation(level, host, network)
-    noise = sqrt(deviation**2 * sum(1 / count for count in counts) + sum(_vary_steps(each, verdict) for each in times))
+    noise = sqrt(deviation**2 * sum(1 / count for count in counts) + of_steps)
     margin = noise * find_quantile(1 - LEVEL, PRIOR_CAPTURES + sum(counts) - 2)
-    least, most = sorted((raw, adjusted))
+    change = fmean(times[1]) - fmean(times[0])
+    least, most = sorted((change, change - host * slower))
     return Evidence(
         captures=counts,
         host_share=host,
         network_share=network,
-        host_speed=expm1(fmean(speeds[1]) - fmean(speeds[0])) + 1,
+        host_speed=exp(slower),
         deviation=deviation,
         noise=noise,
+        change=expm1(change),
         least=expm1(least),
         most=expm1(most),
         low=expm1(least - margin),

@@ -40,32 +40,38 @@ def judge_runs(comparison: ComparisonNumbers, limit: float) -> list[Ruling]:
     names = [f"{quote_name(cut_middle(pair.b.label, _LABEL))}: " if several else "" for pair in comparison.pairs]
     rulings = [Ruling(ruling.code, name + ruling.text) for name, ruling in zip(names, rulings, strict=True)]
     drift = None if comparison.history is None else comparison.history.drift
-    if drift is not None and _is_slower(drift, limit):
+    if drift is not None and rule(drift, limit) == SLOWER:
         limits = f"{format_change(drift.low)} to {format_change(drift.high)} at 90%"
         rulings.append(Ruling(SLOWER, f"slower by more than {format_limit(limit)} since ten captures ago ({limits})"))
     return rulings
 
 
-def _is_slower(evidence: Evidence, limit: float) -> bool:
-    return evidence.low > 0 and evidence.least > limit
+def rule(evidence: Evidence, limit: float) -> int:
+    """Return the exit code of a change."""
+    if evidence.low > 0 and evidence.least > limit:
+        return SLOWER
+    return NOT_SLOWER if evidence.high < 2 * limit else UNDECIDED
 
 
 def judge(pair: Pair, limit: float) -> Ruling:
     """Return whether b is slower than a by more than `limit`, a share of the step of a."""
-    verdict, evidence = pair.verdict, pair.evidence
-    change = format_change(verdict.change)
+    evidence = pair.evidence
     if evidence is None:
-        return Ruling(UNDECIDED, "no steps of both runs are known to be the same work: name them with --step")
+        return Ruling(
+            UNDECIDED, "no steps of both runs are known to be the same work: choose the range that marks them"
+        )
+    change = format_change(evidence.change)
     few = min(len(side.step_ns) for side in (pair.a, pair.b))
     if max(evidence.captures) == 1 and few < FEWEST:
         remedy = f"capture at least {FEWEST}, or two captures"
         return Ruling(UNDECIDED, f"{change} in {count_noun(few, 'step')}: {remedy}")
     limits = f"{change}, {format_change(evidence.low)} to {format_change(evidence.high)} at 90%"
-    if _is_slower(evidence, limit):
-        return Ruling(SLOWER, f"slower by more than {format_limit(limit)} ({limits})")
-    if evidence.high < 2 * limit:
-        return Ruling(NOT_SLOWER, f"not slower by {format_limit(limit)} ({limits})")
-    return Ruling(UNDECIDED, f"{limits}: {explain_doubt(evidence, limit)}")
+    code = rule(evidence, limit)
+    if code == SLOWER:
+        return Ruling(code, f"slower by more than {format_limit(limit)} ({limits})")
+    if code == NOT_SLOWER:
+        return Ruling(code, f"not slower by {format_limit(limit)} ({limits})")
+    return Ruling(code, f"{limits}: {explain_doubt(evidence, limit)}")
 
 
 def explain_doubt(evidence: Evidence, limit: float) -> str:

@@ -47,7 +47,7 @@ def load_history(folder: Path, new: Sequence[JobSummary]) -> tuple[list[tuple[st
     if not alike:
         unlike = {key for _, each in others for key, value in describe_capture(each).items() if value != wanted[key]}
         why = f"its captures differ in {', '.join(sorted(unlike))}" if unlike else "it has no earlier capture"
-        raise UsageError(f"{why}; add one with nsys2prv-ng summary REPORT... --save {folder}", parameter="against")
+        raise UsageError(f"{why}; save one of this program there first", parameter="against")
     alike.sort(key=lambda each: (0 if each[1].facts is None else each[1].facts.begin_utc_ns or 0, each[0]))
     return alike[-_MOST:], len(others) - len(alike)
 

@@ -133,6 +133,8 @@ class Evidence(ValueClass):
     """Standard deviation between captures of one program, as a share of the step."""
     noise: float
     """Standard error of the change."""
+    change: float
+    """Of the means of all captures."""
     least: float
     """The change, or the change beside the speed of hosts: the smaller one."""
     most: float

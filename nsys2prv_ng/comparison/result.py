@@ -13,7 +13,14 @@ from dataclasses import replace
 from nsys2prv_ng.comparison.content import CLASS, COUNT, ROOMY, SIZE, list_grids
 from nsys2prv_ng.comparison.model import ComparisonNumbers, Table
 from nsys2prv_ng.comparison.scaling import format_scaling, tabulate_scaling
-from nsys2prv_ng.comparison.sentences import LabelledLine, list_findings, list_lines, state_scaling
+from nsys2prv_ng.comparison.sentences import (
+    LabelledLine,
+    list_findings,
+    list_lines,
+    state_history,
+    state_scaling,
+    tabulate_history,
+)
 from nsys2prv_ng.grouping import group_by_key
 from nsys2prv_ng.summary.difference.budget import BudgetRow
 from nsys2prv_ng.text.formatting import cut_names
@@ -113,6 +120,11 @@ def format_comparison(
         sections.append(format_labelled(list_lines(pair, quote_name, findings), min(width, WIDTH), style, _COLUMN))
         grids = list_grids(pair, quote_name, width, shows_details=shows_details, shows_all=shows_all)
         sections += [format_grid(_narrow(grid, width), width, None) for grid in grids]
+    if comparison.history is not None:
+        line = state_history(comparison.history, quote_name)
+        sections.append(format_labelled([line], min(width, WIDTH), style, _COLUMN))
+        grid = tabulate_history(comparison.history)
+        sections += [format_grid(grid, width, None)] if shows_details else []
     if comparison.scaling is not None:
         line = state_scaling(comparison.scaling, quote_name)
         sections.append(format_labelled([line], min(width, WIDTH), style, _COLUMN))
@@ -147,6 +159,9 @@ def format_markdown(comparison: ComparisonNumbers, *, shows_details: bool = Fals
         blocks += [f"**{label}** {verdict}", _format_lines(lines)]
         grids = list_grids(pair, _quote, shows_details=shows_details, shows_all=shows_all)
         blocks += [block for grid in grids for block in _format_grid(grid)]
+    if comparison.history is not None:
+        blocks.append(_format_lines([state_history(comparison.history, _quote)]))
+        blocks += _format_grid(tabulate_history(comparison.history))
     if comparison.scaling is not None:
         blocks.append(_format_lines([state_scaling(comparison.scaling, _quote)]))
         if shows_details:

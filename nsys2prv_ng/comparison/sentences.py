@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from nsys2prv_ng.comparison.comparability import WARNING
 from nsys2prv_ng.comparison.evidence import count_captures, describe_spread
-from nsys2prv_ng.comparison.model import Comparability, Pair, Scaling, SideNumbers
+from nsys2prv_ng.comparison.history import RECENT
+from nsys2prv_ng.comparison.model import Comparability, HistoryNumbers, Pair, Scaling, SideNumbers
 from nsys2prv_ng.comparison.scaling import describe_scaling
 from nsys2prv_ng.comparison.tables import EXPOSED, OVERLAPPED
 from nsys2prv_ng.replay import changes as what
@@ -26,7 +28,9 @@ from nsys2prv_ng.text.formatting import (
     format_percent,
     format_ranks,
     format_time,
+    format_utc,
 )
+from nsys2prv_ng.text.grid import Grid, Name, Ns, tabulate
 
 Quote = Callable[[str], str]
 """A function that makes a name from a report part of a sentence."""
@@ -34,6 +38,8 @@ FASTER, SLOWER, SAME, UNKNOWN = "FASTER", "SLOWER", "NO DIFFERENCE", "INCONCLUSI
 RUN = "RUN"
 _VERDICTS = {"faster": FASTER, "slower": SLOWER, "no difference": SAME, "below noise": SAME, "inconclusive": UNKNOWN}
 _MOST_PARTS, _MOST_RUNS = 3, 4
+_MOST_CAPTURES = 20
+"""Most captures of a history in a table."""
 _NAME, _LABEL = 60, 40
 """Most characters of the name of what changed, and of a run."""
 
@@ -78,6 +84,47 @@ def state_scaling(scaling: Scaling, quote: Quote) -> LabelledLine:
         if run.speedup is not None
     ]
     return LabelledLine("SCALING", ". ".join(filter(None, [", ".join(runs), describe_scaling(scaling, quote)])))
+
+
+def state_history(history: HistoryNumbers, quote: Quote) -> LabelledLine:
+    """Return a line on the earlier captures, and on when the program changed."""
+    earlier = history.captures[: len(history.captures) - history.new]
+    times = [each.step_ns for each in earlier]
+    texts = [f"{count_noun(len(earlier), 'capture')}, {format_time(min(times))} to {format_time(max(times))}"]
+    texts[0] += f", the last {len(earlier) - history.baseline} are the baseline"
+    changes = [_describe_history_change(history, where, quote) for where in history.changes]
+    texts += [f"changed with {', '.join(changes)}"] if changes else []
+    drift = history.drift
+    if drift is not None:
+        limits = f"{format_change(drift.low)} to {format_change(drift.high)}"
+        texts.append(f"since {RECENT} captures ago {format_change(drift.change)} ({limits} at 90%)")
+    texts += [f"{history.unlike} of other programs, sizes or machines do not count"] if history.unlike else []
+    return LabelledLine("HISTORY", "; ".join(texts))
+
+
+def _describe_history_change(history: HistoryNumbers, where: int, quote: Quote) -> str:
+    """Return the first capture of a changed program, and by how much its part differs from the one before."""
+    begins = [0, *history.changes, len(history.captures)]
+    part = begins.index(where)
+    before, after = (
+        fmean(each.step_ns for each in history.captures[begins[n] : begins[n + 1]]) for n in (part - 1, part)
+    )
+    return f"{quote(cut_middle(history.captures[where].name, _LABEL))} ({format_change(after / before - 1)})"
+
+
+def tabulate_history(history: HistoryNumbers) -> Grid:
+    """Return the last captures of the series, and where it changes."""
+    shown = list(enumerate(history.captures))[-_MOST_CAPTURES:]
+    return tabulate(
+        shown,
+        [
+            ("capture", lambda each: Name(each[1].name)),
+            ("UTC", lambda each: format_utc(each[1].begin_utc_ns)[:16]),
+            ("step", lambda each: Ns(each[1].step_ns)),
+            ("", lambda each: "changed" if each[0] in history.changes else ""),
+        ],
+        caption="History",
+    )
 
 
 def _quote_runs(pair: Pair, quote: Quote) -> tuple[str, str]:

@@ -40,6 +40,9 @@ _ON_HOSTS = (HOST_BOUND, PARTS["waiting_ns"], PARTS["outside_ns"], USER_CODE, IN
 _TRANSFERS = (PARTS["moving_ns"], PARTS["not_split_ns"], PARTS["memory_ns"])
 _COMPUTES = (COMPUTE, PARTS["whole_graph_ns"])
 _COMMUNICATION = [KERNEL_CLASSES[number] for number in COMMUNICATION_CLASSES]
+_ON_GPU, _ON_HOST = 0.03, 0.25
+"""Shares of a time by which it differs between two captures of one program in one of a hundred cases: 2.6 times the
+square root of 2 times what GPUs and hosts vary by (comparison/evidence.py), 1 % and, beside the speed of hosts, 7 %."""
 Per = Literal["rank", "process", "GPU"]
 Kind = Literal["range", "call", "kernel", "transfer"]
 _PARTS = {"range": _ON_HOSTS, "call": _ON_HOSTS, "kernel": _COMPUTES, "transfer": _TRANSFERS}
@@ -87,7 +90,15 @@ def find_changes(
     if ranges:  # beside them, only what they do not contain
         calls = [call for call in calls if call.only and not any(_has_nearly_all(own, call) for own in ranges)][:1]
     found += calls[:2]
-    return sorted(found, key=lambda change: -abs(change.difference_ns))[:_MOST_CHANGES]
+    sure = {id(change): size for change in found if (size := _count_sure(change)) > 0}
+    found = [change for change in found if id(change) in sure]
+    return sorted(found, key=lambda change: -sure[id(change)])[:_MOST_CHANGES]
+
+
+def _count_sure(change: Change) -> float:
+    """Return how much (ns) of a change is more than captures of one program vary by: evidence, not size alone."""
+    of_gpu = change.kind in ("kernel", "transfer")
+    return abs(change.difference_ns) - (_ON_GPU if of_gpu else _ON_HOST) * min(change.a_ns, change.b_ns)
 
 
 def _is_named(change: Change, rows: Sequence[BudgetRow], limits: tuple[float, float]) -> bool:
