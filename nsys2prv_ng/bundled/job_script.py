@@ -1,5 +1,6 @@
-"""Renders the Slurm script that profiles a job and translates its reports: samples/slurm.sh with a user's values."""
+"""Renders the Slurm script that records a job and prints its summary: samples/slurm.sh, or a site's, with values."""
 
+import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -9,13 +10,18 @@ from pathlib import Path
 from typing import Annotated
 
 from nsys2prv_ng.errors import UsageError, escape_unprintable
-from nsys2prv_ng.options.kinds import Flag, Integer, Option, OptionalInteger, Text, Words, at_least
+from nsys2prv_ng.options.kinds import Flag, Integer, Numbers, Option, Text, Words, at_least, list_options
+from nsys2prv_ng.recording.options import RANKS_HELP, RecordingOptions
 from nsys2prv_ng.runtime.files import locate_bundled
-from nsys2prv_ng.value_class import ValueClass
 
 _TEMPLATE = locate_bundled("slurm.sh", "samples/slurm.sh")
+_OF_SITE = "NSYS2PRV_NG_JOB_TEMPLATE"
+"""Environment variable with the template of a site."""
+_MARK = re.compile(r"^@([A-Z]+)@\n|@([A-Z]+)@", re.MULTILINE)
+"""What values replace in a template: alone in a line, whole lines, of which there may be none."""
 _CORES_PER_GPU = 8
 """A choice, which the user sees in the script: nodes with four or eight GPUs have at least these."""
+_DEFAULT = ("python", "train.py")
 _DEFAULT_PER_NODE = ("torchrun", "train.py")
 _STARTS_NODE = ("torchrun", "accelerate", "deepspeed")
 """Programs that start the ranks of one node."""
@@ -30,6 +36,13 @@ _STARTS_ALL = ("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun
 """Programs that start the ranks of all nodes."""
 _RUNNERS = ("uv", "poetry", "pdm", "pipenv", "hatch", "pixi", "conda", "mamba", "micromamba")
 """Programs whose command `run` starts another program in an environment."""
+_DEFAULT_DIR = "$PWD/profile-${SLURM_JOB_ID:?submit this script with sbatch}"
+_DASK = """dask scheduler --scheduler-file "$DIR/scheduler.json" --port 0 --no-dashboard >"$DIR/dask.log" 2>&1 &
+srun --overlap --nodes="$SLURM_NNODES" --ntasks="$SLURM_NNODES" --cpus-per-task=8 \\
+    dask worker --scheduler-file "$DIR/scheduler.json" --nworkers 8 --nthreads 1 --memory-limit 0 --no-dashboard \\
+    --local-directory "${TMPDIR:-/tmp}" >>"$DIR/dask.log" 2>&1 &
+timeout 60 bash -c 'until [ -e "$DIR/scheduler.json" ]; do sleep 1; done'"""
+"""Starts Dask on all nodes of a job. The workers end with the job."""
 _TIME_LIMIT = re.compile(r"[0-9]+(:[0-9]+){0,2}|[0-9]+-[0-9]+(:[0-9]+){0,2}|unlimited|infinite", re.IGNORECASE)
 """What sbatch takes: minutes, hours with minutes, days with hours."""
 _TORCHRUN_OPTIONS = {
@@ -44,25 +57,22 @@ _OTHER_RENDEZVOUS = ("standalone", "master-addr", "master-port", "node-rank")
 """Options of torchrun with which ranks do not meet at `rdzv-endpoint`."""
 
 
-class ScriptOptions(ValueClass, kw_only=True):
-    """The job for which the script is made. The defaults are the values in slurm.sh itself."""
+class ScriptOptions(RecordingOptions, kw_only=True):
+    """The job for which the script is made."""
 
     nodes: Annotated[Integer, at_least(1)] = Option("Number of nodes.", 2, metavar="N")
     gpus_per_node: Annotated[Integer, at_least(1)] = Option("GPUs per node, with one rank each.", 4, metavar="N")
     per_node: Flag = Option(
         "Run one task and write one report per node, if the command starts the ranks itself.", False
     )
-    capture_range: Flag = Option("Profile only between cudaProfilerStart and cudaProfilerStop.", False)
-    delay: Annotated[OptionalInteger, at_least(0)] = Option(
-        "Start to profile this long after the program starts.", metavar="SECONDS", shown="0"
-    )
-    duration: Annotated[OptionalInteger, at_least(1)] = Option(
-        "Stop profiling after this time. The program continues.", metavar="SECONDS", shown="as long as the program"
-    )
-    dependent: Flag = Option("Translate in a separate job, however the first one ends.", False)
-    dask: Flag = Option("Translate on all nodes of the job, with Dask workers that start after the program.", False)
+    ranks: Numbers = Option(RANKS_HELP, metavar="0-3,8", shown="all")
+    paraver: Flag = Option("Also translate the reports into a Paraver trace.", False)
+    dependent: Flag = Option("Summarize in a separate job, however the first one ends.", False)
+    dask: Flag = Option("Summarize on all nodes of the job, with Dask workers that start after the program.", False)
     container: Text = Option(
-        "Run in a container: FILE.sif by Apptainer, others by srun's container plugin.", "", metavar="IMAGE"
+        "Image with the program, nsys and nsys2prv-ng: FILE.sif for Apptainer, others for srun's container plugin.",
+        "",
+        metavar="IMAGE",
     )
     venv: Text = Option("Virtual environment of nsys2prv-ng.", "", metavar="DIR")
     modules: Words = Option(
@@ -71,6 +81,10 @@ class ScriptOptions(ValueClass, kw_only=True):
     account: Text = Option("Account to charge.", "", metavar="NAME")
     partition: Text = Option("Partition to run in.", "", metavar="NAME")
     time_limit: Text = Option("Time limit of the job, as Slurm writes it.", "00:30:00", metavar="HH:MM:SS")
+    sbatch: Words = Option(
+        "Further option of sbatch, such as --sbatch=--qos=debug. Repeat it for more.", metavar="OPTION", repeats=True
+    )
+    template: Text = Option("Script of the site, with marks such as @NODES@.", "", metavar="FILE", shown=f"${_OF_SITE}")
     command: Sequence[str] = ()
     """The command that each task runs; by default a training with PyTorch."""
 
@@ -131,49 +145,94 @@ def _is_known(word: str) -> bool:
 def render_script(job: ScriptOptions) -> str:
     """Return the script as text.
 
-    Raises UsageError for a value that Slurm would not read as one word, and for two choices of the profiled time.
+    Raises UsageError for a value that Slurm would not read as one word, and for a template that cannot be used.
     """
-    for name in ("delay", "duration"):
-        if job.capture_range and getattr(job, name) is not None:
-            raise UsageError("cannot be combined with --capture-range", parameter=name)
     tasks = 1 if job.per_node else job.gpus_per_node
-    lines = {
-        "#SBATCH --nodes=": str(job.nodes),
-        "#SBATCH --ntasks-per-node=": str(tasks),
-        "#SBATCH --gpus-per-node=": str(job.gpus_per_node),
-        "#SBATCH --cpus-per-task=": str(_CORES_PER_GPU * job.gpus_per_node // tasks),
-        "#SBATCH --time=": _check_time_limit(job.time_limit),
-        "REPORT_PER=": "node" if job.per_node else "rank",
-        "CAPTURE_RANGE=": "yes" if job.capture_range else "no",
-        "DELAY=": "" if job.delay is None else str(job.delay),
-        "DURATION=": "" if job.duration is None else str(job.duration),
-        "DEPENDENT=": "yes" if job.dependent else "no",
-        "DASK=": "yes" if job.dask else "no",
-        "VENV=": shlex.quote(str(Path(job.venv).expanduser())) if job.venv else "",
-        "MODULES=": f"({shlex.join(job.modules or ())})",
-    }
-    command = job.command or (_DEFAULT_PER_NODE if job.per_node else ())
-    if command:
-        lines["COMMAND="] = f"({_quote_command(command, job.gpus_per_node)})"
+    command = job.command or (_DEFAULT_PER_NODE if job.per_node else _DEFAULT)
+    program = shlex.quote(f"{Path(job.venv).expanduser()}/bin/nsys2prv-ng") if job.venv else "nsys2prv-ng"
+    inside, alone = "", ""
     if job.container.endswith(".sif"):
-        lines["PREFIX="] = f"(apptainer exec --nv {shlex.quote(job.container)})"
+        inside = alone = f"apptainer exec --nv {shlex.quote(job.container)} "
     elif job.container:
         image = shlex.quote(f"--container-image={job.container}")
-        lines["SRUN_OPTIONS="] = f'({image} --container-mounts="$PWD" --container-workdir="$PWD")'
-    text = _TEMPLATE.read_text(encoding="utf-8").split("\n")
-    for start, value in lines.items():
-        [place] = [number for number, line in enumerate(text) if line.startswith(start)]
-        text[place] = start + value
-    for name in ("partition", "account"):
-        if value := getattr(job, name):
-            text.insert(text.index("#SBATCH --job-name=profile") + 1, f"#SBATCH --{name}={_check_word(name, value)}")
-    return "\n".join(text)
+        inside = f'{image} --container-mounts="$PWD" --container-workdir="$PWD" '
+        alone = f"srun --overlap --nodes=1 --ntasks=1 {inside}"
+    before, after = _list_analysis(job, alone + program)
+    sbatch = [f"--{name}={getattr(job, name)}" for name in ("partition", "account") if getattr(job, name)]
+    values = {
+        "NODES": str(job.nodes),
+        "TASKS": str(tasks),
+        "GPUS": str(job.gpus_per_node),
+        "CORES": str(_CORES_PER_GPU * job.gpus_per_node // tasks),
+        "TIME": _check_time_limit(job.time_limit),
+        "SBATCH": "".join(f"#SBATCH {_check_option(word)}\n" for word in (*sbatch, *(job.sbatch or ()))),
+        "SETUP": "".join(f"module load {shlex.quote(name)}\n" for name in job.modules or ()),
+        "DIR": shlex.quote(job.output) if job.output else _DEFAULT_DIR,
+        "BEFORE": before,
+        "RUN": " ".join([f"{inside}{program} run-rank", *_list_recording(job)]),
+        "COMMAND": _quote_command(command, job.gpus_per_node),
+        "AFTER": after,
+    }
+    if job.venv and not job.container:
+        values["SETUP"] += f"source {shlex.quote(f'{Path(job.venv).expanduser()}/bin/activate')}\n"
+    return _MARK.sub(lambda mark: values.get(mark[1] or mark[2], mark[0]), _read_template(job.template))
+
+
+def _read_template(chosen: str) -> str:
+    """Return the template of the user, of the site, or of this package. Raises UsageError."""
+    path = Path(chosen or os.environ.get(_OF_SITE) or _TEMPLATE)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", "") or "is not a text"
+        raise UsageError(f"cannot be read: {reason}", parameter="template", value=str(path)) from None
+    if not {"@RUN@", "@COMMAND@"} <= set(re.findall("@[A-Z]+@", text)):
+        raise UsageError("has no @RUN@ or no @COMMAND@", parameter="template", value=str(path))
+    return text
+
+
+def _list_recording(job: ScriptOptions) -> list[str]:
+    """Return the options of run-rank."""
+    words = [] if job.per_node else ["--set-ranks"]
+    for name, option in list_options(RecordingOptions).items():
+        value = getattr(job, name)
+        if name == "output" or value in (None, False):
+            continue
+        values = value if option.repeats else [value]
+        words += [option.flag if option.is_flag else f"{option.flag}={one}" for one in values]
+    if job.ranks is not None:
+        words.append(f"--ranks={','.join(map(str, job.ranks))}")
+    return list(map(shlex.quote, words))
+
+
+def _list_analysis(job: ScriptOptions, program: str) -> tuple[str, str]:
+    """Return the lines before and after the program that summarize, and translate, its reports."""
+    cluster = ' --dask "$DIR/scheduler.json"' if job.dask else ""
+    reports = f'"$DIR"/*.nsys-rep{cluster}'
+    lines = [f'{program} summary {reports} --quiet --save "$DIR/summary.json" --html "$DIR/summary.html"']
+    if job.paraver:
+        lines.append(f'{program} translate {reports} "$DIR/trace.prv" --force --stats "$DIR/stats.json"')
+    if job.dask:
+        lines.insert(0, _DASK)
+    if not job.dependent:
+        return "", "\n".join(lines) + "\n"
+    if job.dask:
+        raise UsageError("cannot be combined with --dask", parameter="dependent")
+    submit = 'sbatch --dependency=afterany:"$SLURM_JOB_ID" --account="$SLURM_JOB_ACCOUNT" --nodes=1 --ntasks=1'
+    wrap = shlex.quote("\n".join(lines))
+    return f'{submit} --cpus-per-task={_CORES_PER_GPU} --time=01:00:00 --output="$DIR.out" --wrap={wrap}\n', ""
 
 
 def _check_word(name: str, value: str) -> str:
     if not re.fullmatch(r"[^\s#\"'\\]+", value) or not value.isprintable():
         raise UsageError("must be one word, without quotes", parameter=name, value=value or "''")
     return value
+
+
+def _check_option(word: str) -> str:
+    if not re.fullmatch(r"-\S.*", word) or not word.isprintable():
+        raise UsageError("write an option of sbatch, such as --qos=debug", parameter="sbatch", value=word)
+    return word
 
 
 def _check_time_limit(value: str) -> str:

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import sys
-import traceback
 from collections.abc import Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import typer.main
 from typer.core import TyperGroup
 
-from nsys2prv_ng.cli.options import spell
+from nsys2prv_ng.cli.recording import record, run_rank
+from nsys2prv_ng.cli.run import COMMAND_BEHIND, PROGRAM, SETTINGS, run_app
 from nsys2prv_ng.cli.setup import cfgs, precompile, slurm
 from nsys2prv_ng.cli.summary import SidesCommand, compare, inspect, summary, what_if
 from nsys2prv_ng.cli.traces import check, export, shard, translate
-from nsys2prv_ng.errors import TranslationError, UsageError, escape_unprintable, find_nearest, suggest
+from nsys2prv_ng.errors import UsageError, find_nearest, suggest
 from nsys2prv_ng.runtime.limits import keep_freed_memory, refuse_pandas
 from nsys2prv_ng.version import __version__
 
 # Numba, pyarrow and json are imported where they are used, so that --help and usage errors come at once.
 
-_PROGRAM = "nsys2prv-ng"
 _OF_PROGRAM = ("-h", "--help", "-V", "--version")
 _GONE = {
     "cut": "translate --time writes a window, and wxParaver's Cut & Filter or paramedir -c cuts a trace",
@@ -34,6 +29,8 @@ _GONE = {
 """Commands that have gone, and what does their work."""
 _NEARLY = 0.75
 """Least likeness of a word to a command that it may be: of less, a missing report is as likely."""
+_TAKE_PROGRAMS = {"run-rank", "record", "slurm"}
+"""Commands whose last words are a program and its arguments."""
 
 
 class CommandGroup(TyperGroup):
@@ -48,18 +45,12 @@ class CommandGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(
-    cls=CommandGroup,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = typer.Typer(cls=CommandGroup, **SETTINGS)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"{_PROGRAM} {__version__}")
+        print(f"{PROGRAM} {__version__}")
         raise typer.Exit
 
 
@@ -85,7 +76,9 @@ app.command()(check)
 app.command()(cfgs)
 app.command()(precompile)
 app.command()(shard)
-app.command(context_settings={"allow_interspersed_args": False})(slurm)
+app.command(**COMMAND_BEHIND)(run_rank)
+app.command(**COMMAND_BEHIND)(record)
+app.command(**COMMAND_BEHIND)(slurm)
 
 
 # ---- the command on a command line -----------------------------------------------------------------------------------
@@ -98,7 +91,7 @@ def put_command_first(words: list[str], commands: Mapping[str, Any]) -> list[str
     that is nearly a command, and for an empty word.
     """
     # The program that a batch script starts may take empty words, and options report their empty values themselves.
-    ours = words[: words.index("--")] if "slurm" in words and "--" in words else words
+    ours = words[: words.index("--")] if "--" in words and _TAKE_PROGRAMS.intersection(words) else words
     take_values = _list_value_flags(commands)
     if any(not word and before not in take_values for before, word in pairwise(["", *ours])):
         raise UsageError("an argument is empty: is a variable of the shell not set?")
@@ -147,58 +140,8 @@ def _list_value_flags(commands: Mapping[str, Any]) -> set[str]:
     }
 
 
-# ---- running it ------------------------------------------------------------------------------------------------------
-
-
 def run(words: list[str]) -> tuple[int, str]:
     """Run the program with these words; return the exit code and the line for an error. Raises that of a signal."""
     keep_freed_memory()
     refuse_pandas()
-    try:
-        result = typer.main.get_command(app).main(words, prog_name=_PROGRAM, standalone_mode=False)
-        sys.stdout.flush()
-        return result if isinstance(result, int) else 0, ""
-    except TranslationError as error:
-        return error.exit_code, spell(error, words) + _describe_lost_folder()
-    except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123 (nobody reads the output any more)
-        return 1, ""
-    except MemoryError:
-        return 1, "out of memory; translate fewer reports at once, or select fewer sources (see --sources)"
-    except Exception as error:
-        if type(error).__name__ == "NoArgsIsHelpError":
-            print(error.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
-            return 2, ""
-        if hasattr(error, "format_message"):  # typer's and click's errors of usage
-            command = _PROGRAM if error.ctx is None else error.ctx.command_path  # type: ignore[attr-defined]
-            return 2, escape_unprintable(f"{error.format_message()} (see {command} --help)")
-        return 1, _describe_error(error)
-
-
-def _describe_error(error: Exception) -> str:
-    """Return a line about an error of the system, of a library or of the program itself."""
-    # A library cannot be loaded, or a thread started.
-    signs = ("failed to map segment", "Could not find/load shared object", "can't start new thread")
-    if getattr(error, "errno", None) == errno.ENOMEM or any(sign in str(error) for sign in signs):
-        what = str(error).split(". ")[0]  # llvmlite also guesses why
-        return f"out of memory ({what}); is it limited? See `ulimit -v`, and `ulimit -u` for threads"
-    if isinstance(error, OSError):  # only the output of the program itself: all other files have other errors
-        cause = f"{error.filename or 'standard output'}: {error.strerror or error}"
-        return _describe_lost_folder().lstrip("; ") or escape_unprintable(cause)
-    if os.environ.get("NSYS2PRV_NG_TRACEBACK"):
-        traceback.print_exc()
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    what = escape_unprintable(f"{type(error).__name__}: {error}".splitlines()[0])
-    return (
-        f"internal error, please report it: {what} (at {Path(where.filename).name}:{where.lineno};"
-        " NSYS2PRV_NG_TRACEBACK=1 shows more)"
-    )
-
-
-def _describe_lost_folder() -> str:
-    """Return the end of a message if the working folder was deleted: no relative path leads to a file."""
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        return "; the working folder was deleted: change to another one"
-    return ""
+    return run_app(app, words)

@@ -42,7 +42,10 @@ def main() -> NoReturn:
         # Numpy's OpenBLAS would start a thread for each core. Nothing here needs them, and sums of real numbers, as in
         # the fit of the clocks, would depend on the number of cores.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-        from nsys2prv_ng.cli.app import run  # imports all commands: a tenth of a second
+        if sys.argv[1:2] in (["run-rank"], ["record"]):  # every rank of a job waits for it
+            from nsys2prv_ng.cli.recording import run
+        else:
+            from nsys2prv_ng.cli.app import run  # imports all commands: half a second
 
         code, message = run(sys.argv[1:])
         _ignore_signals()  # the work is done: a signal from now on does not change the exit code

@@ -19,41 +19,18 @@ from nsys2prv_ng.errors import escape_unprintable
 from nsys2prv_ng.report import export_settings
 from nsys2prv_ng.report.database import NULL, Among, Database
 from nsys2prv_ng.report.gpus import Gpu, find_gpus
+from nsys2prv_ng.report.launchers import ALLOWED_ENVIRONMENT, RANK_VARIABLES
 from nsys2prv_ng.report.nvtx_payload import PayloadLayout, read_payload_tables
 from nsys2prv_ng.value_class import ValueClass
 
 Keys = TypeVar("Keys", int, IntArray)
 
 PID_MASK = 0xFFFFFF
-_ALLOWED_ENVIRONMENT = re.compile(
-    r"SLURM_(?!JWT)\w+|(OMPI_COMM_WORLD|PMI|PMIX|MV2_COMM_WORLD)_(\w+_)?(RANK|SIZE)|(LOCAL_|NODE_)?RANK|(LOCAL_)?WORLD_SIZE"
-    r"|PALS_RANKID|(FLUX_TASK|JSM_NAMESPACE)_RANK|FLUX_JOB_SIZE|JSM_NAMESPACE_SIZE"
-    r"|CUDA_VISIBLE_DEVICES|NSYS_HW_ID|NSYS_SYSTEM_ID"
-)
-"""The only variables that may be read from a captured environment, which can contain secrets."""
-
 _NVTX_THREAD_NAME = 39
 _INIT_RANK = re.compile(r"ncclCommInitRank.*", re.DOTALL)
 _RANKS, _RANK = "No. of ranks", "Rank"
 """Fields of the payload of NCCL's call that makes a communicator."""
 
-_RANK_VARIABLES = {
-    "RANK": ("WORLD_SIZE",),
-    "OMPI_COMM_WORLD_RANK": ("OMPI_COMM_WORLD_SIZE",),
-    "MV2_COMM_WORLD_RANK": ("MV2_COMM_WORLD_SIZE",),
-    "PMI_RANK": ("PMI_SIZE",),
-    "SLURM_PROCID": ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"),
-    "PMIX_RANK": (),
-    "PALS_RANKID": (),
-    "FLUX_TASK_RANK": ("FLUX_JOB_SIZE",),
-    "JSM_NAMESPACE_RANK": ("JSM_NAMESPACE_SIZE",),
-}
-"""Variables in which launchers store the rank of a process, by preference, each with those for the number of ranks.
-
-What mpirun sets comes before SLURM_PROCID: in a batch script, its processes inherit the script's SLURM_PROCID, or that
-of the daemon which started them. srun sets what it has of the others to the same rank. The last four are of PMIx, Cray
-PALS, Flux and IBM JSM.
-"""
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 MOST_RANKS = 2**22
@@ -134,9 +111,9 @@ class Metadata(ValueClass):
     def launched(self) -> Launched | None:
         """The rank in the captured environment, which is the environment of the process that nsys launched."""
         numbers = {name: number for name in self.environment if (number := self.number(name)) is not None}
-        for variable in (self.rank_variable, *_RANK_VARIABLES):
+        for variable in (self.rank_variable, *RANK_VARIABLES):
             if variable in numbers:
-                size = next((numbers[name] for name in _RANK_VARIABLES[variable] if name in numbers), None)
+                size = next((numbers[name] for name in RANK_VARIABLES[variable] if name in numbers), None)
                 return Launched(numbers[variable], size, variable)
         return None
 
@@ -149,7 +126,7 @@ class Metadata(ValueClass):
     def job_size(self) -> int:
         """The number of ranks in the job: the one that belongs to the rank, else the largest that is known, or 0."""
         launched = self.launched
-        known = max(self.number(name) or 0 for names in _RANK_VARIABLES.values() for name in names)
+        known = max(self.number(name) or 0 for names in RANK_VARIABLES.values() for name in names)
         return (launched and launched.size) or known
 
     def find_rank(self, process: int, *, alone: bool) -> int | None:
@@ -185,7 +162,7 @@ def choose_rank_variable(reports: Sequence[Metadata]) -> None:
 
     A batch script may set another one, such as RANK, once for all (docs/development/conditions.md).
     """
-    values = {name: len({report.number(name) for report in reports} - {None}) for name in _RANK_VARIABLES}
+    values = {name: len({report.number(name) for report in reports} - {None}) for name in RANK_VARIABLES}
     for report in reports:
         report.rank_variable = max(values, key=values.__getitem__)
 
@@ -278,7 +255,7 @@ def _read_environment(database: Database, device_environment: str) -> dict[str, 
         if name.endswith(":ENVIRONMENT_VARIABLE") and "=" in str(value):
             variable, content = str(value).split("=", 1)
             variables[variable] = content.strip('"')
-    return {name: value for name, value in variables.items() if _ALLOWED_ENVIRONMENT.fullmatch(name)}
+    return {name: value for name, value in variables.items() if ALLOWED_ENVIRONMENT.fullmatch(name)}
 
 
 def _read_thread_names(database: Database, strings: Strings) -> dict[int, str]:

@@ -46,7 +46,7 @@ for rank in range(nodes * each):
     env = {**os.environ, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank % each), "SLURM_STEP_ID": "0"}
     env |= {"SLURM_NODEID": str(rank // each), "SLURM_NTASKS": str(nodes * each), "FAKE_STEP": "1"}
     if "--container-image" in options:
-        env["IN_CONTAINER"] = options["--container-image"]
+        env["NSYS_CONTAINER"] = options["--container-image"]
     tasks.append(subprocess.Popen(words, env=env, start_new_session=True))
 (here / "step").write_text(json.dumps([task.pid for task in tasks]))
 codes = [task.wait() for task in tasks]
@@ -70,71 +70,73 @@ with open(here / "queue.jsonl", "a") as queue:
 print("Submitted batch job 43")
 """
 
-# All processes of the tasks of a step get the signal, or the tasks alone; its batch script does not.
-SCANCEL = """
-import json, os, pathlib, signal, sys
-here = pathlib.Path(os.environ["FAKE_SLURM"])
-assert sys.argv[1:] == ["--signal=TERM", "42"], sys.argv
-for pid in json.loads((here / "step").read_text()):
-    (os.kill if (here / "signals-tasks-alone").exists() else os.killpg)(pid, signal.SIGTERM)
-"""
-
-# `nsys profile` runs the program and copies the sample of its rank. It does as nsys.json says, if need be by rank.
-# A second SIGTERM loses the report, as of nsys 2023.4. After --duration, it ends with exit code 0 and the program runs
-# on, as nsys 2025.3.1 does with --kill=none.
+# As nsys 2023.4 and 2025.3.1 with --kill=none: `nsys profile` records the program, and ends with its exit code; `nsys stop`
+# writes the report while the program goes on. A SIGTERM to all processes ends the agent of nsys, and loses the report.
+# It does as nsys.json says, if need be by rank.
 PROFILE = """
-import json, os, pathlib, shutil, signal, subprocess, sys
-here = pathlib.Path(os.environ["FAKE_SLURM"])
+import json, os, pathlib, shutil, signal, subprocess, sys, time
+here = pathlib.Path(os.environ["NSYS_FAKE"])
 how = json.loads((here / "nsys.json").read_text())
-if how.get("container") and os.environ.get("IN_CONTAINER") != how["container"]:
+if how.get("container") and os.environ.get("NSYS_CONTAINER") != how["container"]:
     sys.exit("nsys: command not found")
 words = sys.argv[2:]
 options = {}
-while words[0].startswith("--"):
+while words and words[0].startswith("--"):
     name, _, value = words.pop(0).partition("=")
     options[name] = value
+if sys.argv[1] == "stop":
+    mark = here / options["--session"]
+    if not mark.exists():
+        sys.exit("No such session.")
+    pid, output = mark.read_text().split("\\n")
+    os.kill(int(pid), signal.SIGALRM)
+    while mark.exists():
+        time.sleep(0.02)
+    print("Generated: " + output)
+    sys.exit()
 trial = words == ["true"]
-rank = os.environ["SLURM_PROCID"]
-seen = {name: os.environ.get(name) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "SLURM_LOCALID")}
+rank = os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))
 with open(here / "nsys.jsonl", "a") as calls:
-    calls.write(json.dumps({"rank": rank, "options": options, "program": words, "seen": seen}) + "\\n")
+    line = {"rank": rank, "options": options, "program": words if trial else words[6:], "seen": dict(os.environ)}
+    calls.write(json.dumps(line) + "\\n")
 for name in how.get("refuses", []):
     if name in options or name in sys.argv:
         print("Illegal " + name + " arguments.\\n\\nusage: nsys profile")
         sys.exit(1)
+if trial:
+    sys.exit()
 how.update(how.get("of_ranks", {}).get(rank, {}))
-program = subprocess.Popen(words)
-signals = []
-def receive(*_):
-    signals.append(1)
-    if len(signals) > 1:
-        os._exit(1)
-signal.signal(signal.SIGTERM, receive)
-length = None
-if "--duration" in options:
-    assert options["--kill"] == "none"
-    length = float(options.get("--delay", 0)) + float(options["--duration"])
-try:
-    code = program.wait(length)
-except subprocess.TimeoutExpired:
-    code = 0
-output = pathlib.Path(options["--output"].replace("%q{SLURM_PROCID}", rank) + ".nsys-rep")
+start = time.monotonic()
+output = pathlib.Path(options["--output"].replace("%%", "%") + ".nsys-rep")
+mark = here / options["--session-new"]
+def write(*_):
+    if not mark.exists():
+        return
+    if time.monotonic() - start >= float(options.get("--delay", 0)):
+        making = output.with_suffix(".making")
+        shutil.copyfile(how["samples"][int(rank)], making)
+        os.utime(making, (1, 1))
+        if "size" in how:
+            os.truncate(making, how["size"])
+        making.rename(output)
+    mark.unlink()
+signal.signal(signal.SIGALRM, write)
+signal.signal(signal.SIGTERM, lambda *_: os._exit(1))
+mark.write_text(str(os.getpid()) + "\\n" + str(output))
+# Variables of its own, as for its libraries.
+program = subprocess.Popen(words, env={**os.environ, "LD_PRELOAD": "", "NVTX_INJECTION64_PATH": "/nsys/lib.so"})
 if how.get("lost"):
+    time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGKILL)
-if not trial:
-    making = output.with_suffix(".making")
-    shutil.copyfile(how["samples"][int(rank)], making)
-    os.utime(making, (1, 1))
-    if "size" in how:
-        os.truncate(making, how["size"])
-    making.rename(output)
-sys.exit(143 if code < 0 else code)
+code = program.wait()
+write()
+sys.exit(128 - code if code < 0 else code)
 """
 
 APPTAINER = """
 import os, sys
 assert sys.argv[1:3] == ["exec", "--nv"], sys.argv
-os.environ["IN_CONTAINER"] = sys.argv[3]
+os.environ["NSYS_CONTAINER"] = sys.argv[3]
 os.execvp(sys.argv[4], sys.argv[4:])
 """
 
@@ -157,12 +159,13 @@ class Cluster:
         self.work = folder / "work"
         self.bin.mkdir(parents=True)
         self.work.mkdir()
-        for name, code in (("srun", SRUN), ("sbatch", SBATCH), ("scancel", SCANCEL), ("apptainer", APPTAINER)):
+        for name, code in (("srun", SRUN), ("sbatch", SBATCH), ("apptainer", APPTAINER)):
             self.program(name, code)
         self.environment = {
             "PATH": f"{self.bin}:/usr/bin:/bin",
             "HOME": str(folder),
             "FAKE_SLURM": str(self.folder),
+            "NSYS_FAKE": str(self.folder),  # nsys gets few variables
             **{name: os.environ[name] for name in KEPT if name in os.environ},
         }
         whole = f'exec "{sys.executable}" -m nsys2prv_ng "$@"'
@@ -176,7 +179,7 @@ class Cluster:
         self.program("nsys-profile", PROFILE)
         self.offer(
             self.bin / "nsys",
-            f'[ "$1" != profile ] || exec nsys-profile "$@"\n'
+            f'case $1 in profile | stop) exec nsys-profile "$@" ;; esac\n'
             f'echo "${{IN_CONTAINER-host}}" >>"{self.folder}/exported-in"\nexec "{fake.path}" "$@"',
         )
         self.behave(samples=[str(sample) for sample in samples])
@@ -247,6 +250,24 @@ class Cluster:
             (call for call in lines if (call["program"] == ["true"]) == trials), key=lambda call: int(call["rank"])
         )
 
+    def signal_step(self, number: int, *, everywhere: bool) -> None:
+        """Signal the tasks of the step, or all of its processes, as Slurm does with SignalChildrenProcesses."""
+        tasks = set(json.loads((self.folder / "step").read_text()))
+        if everywhere:
+            parents = {}
+            for stat in Path("/proc").glob("[0-9]*/stat"):
+                try:
+                    parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+                except OSError:
+                    continue
+            while more := {pid for pid, parent in parents.items() if parent in tasks} - tasks:
+                tasks |= more
+        for pid in tasks:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+
     def end_step(self) -> None:
         """End the processes that a killed job has left running."""
         for pid in json.loads((self.folder / "step").read_text()):
@@ -254,6 +275,19 @@ class Cluster:
                 os.killpg(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+
+    def of_rank(self, rank: int) -> bytes:
+        """Return the report that was written for a rank; nothing if there is none."""
+        path = self.reports / f"rank{rank}.nsys-rep"
+        return path.read_bytes() if path.exists() else b""
+
+    def rank(
+        self, *words: str, slurm: bool = True, rank: int = 0, local: int = 0, **environment: str
+    ) -> subprocess.Popen[str]:
+        """Start `nsys2prv-ng` with words, as a task of a job of two nodes with two tasks each, or without Slurm."""
+        numbers = {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(local), "SLURM_NTASKS": "4", "SLURM_STEP_ID": "0"}
+        of_task = {**numbers, "SLURM_JOB_ID": "42"} if slurm else {}
+        return self._popen([str(self.bin / "nsys2prv-ng"), *words], {**of_task, **environment})
 
     @property
     def reports(self) -> Path:
