@@ -64,7 +64,7 @@ def test_keywords_are_the_options_of_the_command(command: str) -> None:
 
 
 def test_every_command_has_a_call_or_prints_what_programs_do_not_need() -> None:
-    assert set(typer.main.get_command(app).commands) == {*CALLS, "cfgs", "precompile", "slurm"}
+    assert set(typer.main.get_command(app).commands) == {*CALLS, "cfgs", "precompile", "record", "run-rank", "slurm"}
     assert {call.__name__ for call in CALLS.values()} | NO_COMMAND == {
         name for name in nsys2prv_ng.__all__ if inspect.isfunction(getattr(nsys2prv_ng, name))
     }

@@ -37,7 +37,7 @@ _STARTS_ALL = ("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun
 _RUNNERS = ("uv", "poetry", "pdm", "pipenv", "hatch", "pixi", "conda", "mamba", "micromamba")
 """Programs whose command `run` starts another program in an environment."""
 _DEFAULT_DIR = "$PWD/profile-${SLURM_JOB_ID:?submit this script with sbatch}"
-_DASK = """dask scheduler --scheduler-file "$DIR/scheduler.json" --port 0 --no-dashboard >"$DIR/dask.log" 2>&1 &
+_DASK = """dask scheduler --scheduler-file "$DIR/scheduler.json" --port 0 --no-dashboard >>"$DIR/dask.log" 2>&1 &
 srun --overlap --nodes="$SLURM_NNODES" --ntasks="$SLURM_NNODES" --cpus-per-task=8 \\
     dask worker --scheduler-file "$DIR/scheduler.json" --nworkers 8 --nthreads 1 --memory-limit 0 --no-dashboard \\
     --local-directory "${TMPDIR:-/tmp}" >>"$DIR/dask.log" 2>&1 &
@@ -218,9 +218,9 @@ def _list_analysis(job: ScriptOptions, program: str) -> tuple[str, str]:
         return "", "\n".join(lines) + "\n"
     if job.dask:
         raise UsageError("cannot be combined with --dask", parameter="dependent")
-    submit = 'sbatch --dependency=afterany:"$SLURM_JOB_ID" --account="$SLURM_JOB_ACCOUNT" --nodes=1 --ntasks=1'
-    wrap = shlex.quote("\n".join(lines))
-    return f'{submit} --cpus-per-task={_CORES_PER_GPU} --time=01:00:00 --output="$DIR.out" --wrap={wrap}\n', ""
+    submit = 'sbatch --dependency=afterany:"$SLURM_JOB_ID" --account="$SLURM_JOB_ACCOUNT" --time=01:00:00'
+    submit += f' --nodes=1 --ntasks=1 --cpus-per-task={_CORES_PER_GPU} --output="$DIR.out"'
+    return f"""{submit} --wrap="DIR='$DIR'; "{shlex.quote(chr(10).join(lines))}\n""", ""
 
 
 def _check_word(name: str, value: str) -> str:

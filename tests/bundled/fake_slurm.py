@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from tests.report.fake_nsys import Fake
@@ -70,9 +71,9 @@ with open(here / "queue.jsonl", "a") as queue:
 print("Submitted batch job 43")
 """
 
-# As nsys 2023.4 and 2025.3.1 with --kill=none: `nsys profile` records the program, and ends with its exit code; `nsys stop`
-# writes the report while the program goes on. A SIGTERM to all processes ends the agent of nsys, and loses the report.
-# It does as nsys.json says, if need be by rank.
+# As nsys 2023.4 and 2025.3.1 with --kill=none: `nsys profile` records the program, and ends with its exit code; `nsys
+# stop` writes the report while the program goes on. A SIGTERM to all processes ends the agent of nsys, and loses the
+# report. It does as nsys.json says, if need be by rank.
 PROFILE = """
 import json, os, pathlib, shutil, signal, subprocess, sys, time
 here = pathlib.Path(os.environ["NSYS_FAKE"])
@@ -143,7 +144,7 @@ os.execvp(sys.argv[4], sys.argv[4:])
 
 # The real program for everything but the numbers of the job, which most jobs here do not look at.
 WITHOUT_SUMMARY = f"""
-if [ "$1" = summary ]; then exit; fi
+if [ "$1" = summary ]; then echo "$1" >>"$FAKE_SLURM/summarized"; exit; fi
 exec "{sys.executable}" -m nsys2prv_ng "$@"
 """
 
@@ -228,6 +229,10 @@ class Cluster:
         """Run a job; return its exit code and output."""
         job = self.start(script, *words, **environment)
         output = job.communicate(timeout=300)[0]
+        with suppress(ProcessLookupError):  # Slurm ends what a job leaves running
+            os.killpg(job.pid, signal.SIGKILL)
+        if (self.folder / "step").exists():
+            self.end_step()
         return job.returncode, output
 
     def queued(self) -> list[dict[str, list[str]]]:

@@ -101,8 +101,9 @@ def test_options_say_what_is_wrong_with_their_values(words: list[str]) -> None:
     assert put_command_first(words) == words
 
 
-def test_a_program_may_take_empty_words() -> None:
-    words = ["slurm", "--nodes", "2", "--", "python", "train.py", ""]
+@pytest.mark.parametrize("command", ["slurm", "run-rank", "record"])
+def test_a_program_may_take_empty_words(command: str) -> None:
+    words = [command, "--delay", "2", "--", "python", "train.py", ""]
     assert put_command_first(words) == words
 
 

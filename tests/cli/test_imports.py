@@ -54,6 +54,15 @@ def test_commands_without_reports_import_no_library(tmp_path: Path, arguments: l
     assert run(*arguments, cwd=tmp_path) == (0, set())
 
 
+def test_run_rank_starts_at_once() -> None:
+    """Every rank of a job waits for it, with a new Python on a file system that is slow."""
+    command = [sys.executable, "-c", PROGRAM, "run-rank", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    imported = set(done.stderr.split())
+    assert "typer" in imported and "nsys2prv_ng.recording.record" in imported
+    assert not {*LIBRARIES, "numpy", "nsys2prv_ng.api", "nsys2prv_ng.cli.app"} & imported
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",

@@ -25,6 +25,7 @@ from nsys2prv_ng.options.calls import (
     TranslateOptions,
 )
 from nsys2prv_ng.options.kinds import list_options, parse_align, parse_path, parse_paths
+from nsys2prv_ng.recording.options import RankOptions, RecordingOptions
 from tests.cli.program_runs import run
 
 CLASSES = {
@@ -34,6 +35,8 @@ CLASSES = {
     "inspect": InspectOptions,
     "check": CallOptions,
     "shard": ShardOptions,
+    "run-rank": RankOptions,
+    "record": RecordingOptions,
     "slurm": ScriptOptions,
 }
 

@@ -208,9 +208,9 @@ def test_the_rank_is_that_of_the_launcher(environment: dict[str, str], rank: int
 def test_ranks_for_pytorch(cluster: Cluster) -> None:
     shows = ["--", "sh", "-c", "echo $RANK $LOCAL_RANK $WORLD_SIZE"]
     assert finish(cluster.rank("run-rank", "--set-ranks", *shows, rank=3, local=1)) == (0, "3 1 4\n")
-    assert finish(cluster.rank("run-rank", *shows, rank=3, local=1)) == (0, "  \n")
+    assert finish(cluster.rank("run-rank", *shows, rank=3, local=1)) == (0, "\n")
     code, output = finish(cluster.rank("run-rank", "--set-ranks", *shows, slurm=False))
-    assert (code, output.splitlines()[-1]) == (0, "  "), "not without srun"
+    assert (code, output.splitlines()[-1]) == (0, ""), "not without srun"
     assert (cluster.work / "profile" / "report.nsys-rep").exists()
 
 
