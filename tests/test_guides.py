@@ -15,12 +15,13 @@ from tests.test_docs import DOCS, EXERCISES, RUN, list_blocks
 from tests.tiers import cases
 
 PAGES = sorted([*(DOCS / "guides").glob("*.md"), *(DOCS / "start").glob("*.md")])
-FOLDERS = (".", "before", "before2", "after", "after2", "four-ranks", "eight-ranks")
+FOLDERS = (".", "profile", "before", "before2", "after", "after2", "four-ranks", "eight-ranks")
 """Where readers have their reports."""
 RUNS = ("profile-4711", "profile-4712")
 """What Slurm jobs of readers left: folders with the numbers of a summary."""
-_ELSEWHERE = re.compile(r"\$|--dask [ts]|REPORT|--version$")
-"""Fragments of scripts, clusters, arrays, forms, the program of an environment: of these, other tests run some."""
+_ELSEWHERE = re.compile(r"\$|--dask [ts]|REPORT|--version$| (run-rank|record) ")
+"""Fragments of scripts, clusters, arrays, forms, the program of an environment, programs under nsys: of these, other
+tests run some."""
 
 
 def find_commands(page: Path) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.test_docs import DOCS
+from tests.test_docs import DOCS, ROOT
 
 PAGE = (DOCS / "start/recording.md").read_text()
 RECIPES = re.findall(r"^<!-- recipe: (\w+) (\d) -->\n```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -72,18 +72,26 @@ for rank in range(int(options["--num_gpus"])):
 # It refuses what is no option, a variable that is not set, and a report that exists.
 NSYS = """
 import re
-known = {"--trace", "--sample", "--cpuctxsw", "--capture-range", "--capture-range-end", "--mpi-impl"}
-known.add("--gpu-metrics-devices")
+known = {"--trace", "--sample", "--cpuctxsw", "--capture-range", "--capture-range-end", "--mpi-impl", "--kill"}
+known |= {"--gpu-metrics-devices", "--nic-metrics", "--session-new", "--force-overwrite", "--output"}
+if words == ["--version"]:
+    print("NVIDIA Nsight Systems version 2025.3.2.474-253236389321v0")
+    sys.exit()
 assert words.pop(0) == "profile", words
 options = []
 while words[0].startswith("-"):
-    options.append(words.pop(0))
-    if options[-1] == "-o":
-        report = re.sub(r"%q{(\\w+)}", lambda match: os.environ[match[1]], words.pop(0))
-    else:
-        assert options[-1].partition("=")[0] in known, options
+    option = words.pop(0)
+    if option == "-o":
+        option = f"--output={words.pop(0)}"
+    assert option.partition("=")[0] in known, option
+    options.append(option)
+if words == ["true"]:
+    sys.exit()
+[report] = [option.partition("=")[2] for option in options if option.startswith("--output=")]
+report = re.sub(r"%q{(\\w+)}", lambda match: os.environ[match[1]], report)
 open(f"{report}.nsys-rep", "x").close()
-log(report=report, options=options, program=words)
+program = words[6:] if "-I" in words[1:2] else words
+log(report=os.path.relpath(report), options=options, program=program)
 start(words)
 """
 
@@ -101,7 +109,7 @@ def start(command, **variables):
     if subprocess.run(command, env=environment).returncode:
         sys.exit(1)
 def log(**line):
-    with open(os.environ["LOG"], "a") as file:
+    with open(os.environ["NSYS_LOG"], "a") as file:
         file.write(json.dumps(line) + "\\n")
 """
 STAND_INS = {
@@ -112,6 +120,7 @@ STAND_INS = {
     "deepspeed": DEEPSPEED,
     "nsys": NSYS,
     "python": PYTHON,
+    "nsys2prv-ng": f'os.execv({sys.executable!r}, [{sys.executable!r}, "-m", "nsys2prv_ng", *words])',
 }
 
 
@@ -124,7 +133,8 @@ def record(command: str, folder: Path) -> tuple[int, list[dict[str, Any]], list[
         (programs / name).chmod(0o755)
     log = folder / "log"
     log.touch()
-    environment = {"PATH": f"{programs}:/usr/bin:/bin", "LOG": str(log), "MASTER_ADDR": "first"}
+    environment = {"PATH": f"{programs}:/usr/bin:/bin", "NSYS_LOG": str(log), "MASTER_ADDR": "first"}
+    environment["PYTHONPATH"] = str(ROOT)
     done = subprocess.run(["bash", "-eu", "-c", command], cwd=folder, env=environment, capture_output=True, check=False)
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     return (done.returncode, [line for line in lines if "report" in line], [line for line in lines if "ran" in line])
@@ -136,9 +146,12 @@ def test_each_rank_has_a_report_of_its_own(launcher: str, reports: str, command:
     code, calls, ran = record(command, tmp_path)
     assert code == 0
     per_rank = reports == "4"
-    names = [f"rank{rank}" for rank in range(4)] if per_rank else ["node0", "node1"]
+    folder = "profile/" if "run-rank" in command else ""
+    names = [f"{folder}rank{rank}" for rank in range(4 if per_rank else 2)]
     assert sorted(call["report"] for call in calls) == names
-    assert sorted(path.stem for path in tmp_path.glob("*.nsys-rep")) == names
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("**/*.nsys-rep")) == [
+        f"{name}.nsys-rep" for name in names
+    ]
     assert {call["program"][0] for call in calls} == {"python" if per_rank else "torchrun"}
     for call in calls:
         assert {"--sample=none", "--cpuctxsw=none"} <= set(call["options"])
@@ -153,11 +166,11 @@ def test_the_page_has_all_launchers() -> None:
 
 
 def test_one_rank_of_each_node_samples_gpu_metrics(tmp_path: Path) -> None:
-    [command] = [command for _, _, command in RECIPES if "gpu-metrics" in command]
+    [command] = [command for _, _, command in RECIPES if "node-metrics" in command]
     _, calls, _ = record(command, tmp_path)
     assert sorted(call["report"] for call in calls if "--gpu-metrics-devices=all" in call["options"]) == [
-        "rank0",
-        "rank2",
+        "profile/rank0",
+        "profile/rank2",
     ]
 
 
@@ -171,7 +184,7 @@ def test_one_rank_of_each_node_samples_gpu_metrics(tmp_path: Path) -> None:
     ],
 )
 def test_what_would_go_wrong_is_found(of_page: str, wrong: str, tmp_path: Path) -> None:
-    [command] = [command for launcher, _, command in RECIPES if launcher == "deepspeed"]
+    [command] = [c for launcher, _, c in RECIPES if of_page in c and (launcher == "deepspeed" or "nsys profile" in c)]
     assert of_page in command
     code, _, _ = record(command.replace(of_page, wrong), tmp_path)
     assert code != 0
@@ -191,6 +204,6 @@ def test_a_job_script_ends_as_the_program_does(program: str, code: int, tmp_path
     start = f"cd / && PBS_O_WORKDIR={tmp_path} PBS_JOBID=4711.server exec bash {tmp_path}/job.sh"
     ended, calls, _ = record(start, tmp_path)
     assert ended == code
-    expected = [f"{tmp_path}/profile-4711/rank{rank}" for rank in range(4 if code == 0 else 1)]
+    expected = [f"profile-4711/rank{rank}" for rank in range(4 if code == 0 else 1)]
     assert [call["report"] for call in calls] == expected
-    assert sorted(map(str, tmp_path.glob("*/*.nsys-rep"))) == [f"{name}.nsys-rep" for name in expected]
+    assert sorted(map(str, tmp_path.glob("*/*.nsys-rep"))) == [f"{tmp_path}/{name}.nsys-rep" for name in expected]

@@ -209,7 +209,8 @@ def test_only_the_command_line_spells_options() -> None:
 
     Pages, and the lines of a summary or a comparison, may spell options: their readers use the command line.
     """
-    flags = {option.flag for options in CLASSES.values() for option in list_options(options).values()}
+    of_calls = [options for options in CLASSES.values() if not issubclass(options, RecordingOptions)]
+    flags = {option.flag for options in of_calls for option in list_options(options).values()}
     spelled = re.compile(rf"(?<![\w-])({'|'.join(sorted(flags))})(?![\w-])")
     described = {"job_script.py", "table.py", "words.py"}  # options of Slurm and nsys; sentences of a summary
     package = Path(nsys2prv_ng.__file__).parent
