@@ -10,14 +10,15 @@
 # 120 s before the time limit, run-rank ends the program and keeps the reports. Give large reports more time.
 #SBATCH --signal=USR1@120
 @SBATCH@
+
 @SETUP@
-# A folder that all nodes see, and where the ranks of PyTorch meet
-export DIR=@DIR@
+REPORTS=@REPORTS@ # a folder that all nodes see
+# Where the ranks of PyTorch meet
 export MASTER_ADDR=${MASTER_ADDR:-$(uname -n)} MASTER_PORT=${MASTER_PORT:-$((20000 + SLURM_JOB_ID % 10000))}
 @BEFORE@
-# nsys2prv-ng run-rank --help explains the options. If a rank fails, the others have ten minutes to end.
-srun --cpus-per-task=@CORES@ --kill-on-bad-exit=0 --wait=600 \
-    @RUN@ --output "$DIR" \
+# For the options see nsys2prv-ng run-rank --help. If a rank fails, the others have ten minutes to end.
+srun --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" --kill-on-bad-exit=0 --wait=600 \
+    @RUN@ --output "$REPORTS" \
     -- @COMMAND@
 status=$?
 

@@ -36,13 +36,20 @@ _STARTS_ALL = ("srun", "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun
 """Programs that start the ranks of all nodes."""
 _RUNNERS = ("uv", "poetry", "pdm", "pipenv", "hatch", "pixi", "conda", "mamba", "micromamba")
 """Programs whose command `run` starts another program in an environment."""
-_DEFAULT_DIR = "$PWD/profile-${SLURM_JOB_ID:?submit this script with sbatch}"
-_DASK = """dask scheduler --scheduler-file "$DIR/scheduler.json" --port 0 --no-dashboard >>"$DIR/dask.log" 2>&1 &
+_DEFAULT_FOLDER = "$PWD/profile-${SLURM_JOB_ID:?submit this script with sbatch}"
+_DASK = """cluster=$REPORTS/scheduler.json
+dask scheduler --scheduler-file "$cluster" --port 0 --no-dashboard >>"$REPORTS/dask.log" 2>&1 &
 srun --overlap --nodes="$SLURM_NNODES" --ntasks="$SLURM_NNODES" --cpus-per-task=8 \\
-    dask worker --scheduler-file "$DIR/scheduler.json" --nworkers 8 --nthreads 1 --memory-limit 0 --no-dashboard \\
-    --local-directory "${TMPDIR:-/tmp}" >>"$DIR/dask.log" 2>&1 &
-timeout 60 bash -c 'until [ -e "$DIR/scheduler.json" ]; do sleep 1; done'"""
-"""Starts Dask on all nodes of a job. The workers end with the job."""
+    dask worker --scheduler-file "$cluster" --nworkers 8 --nthreads 1 --memory-limit 0 --no-dashboard \\
+    --local-directory "${TMPDIR:-/tmp}" >>"$REPORTS/dask.log" 2>&1 &
+for _ in {1..60}; do if [ -e "$cluster" ]; then break; else sleep 1; fi; done
+"""
+"""Starts Dask on all nodes of a job. It ends with the job."""
+_SUBMIT = """sbatch --dependency=afterany:"$SLURM_JOB_ID" ${SLURM_JOB_ACCOUNT:+"--account=$SLURM_JOB_ACCOUNT"} \\
+    --nodes=1 --ntasks=1 --cpus-per-task=8 --time=01:00:00 --output="$REPORTS.out" \\
+    --wrap="REPORTS='$REPORTS'; $(declare -f summarize); summarize" || here=yes
+"""
+"""Submits the summary as a job of its own; where that is not allowed, it is made in this one."""
 _TIME_LIMIT = re.compile(r"[0-9]+(:[0-9]+){0,2}|[0-9]+-[0-9]+(:[0-9]+){0,2}|unlimited|infinite", re.IGNORECASE)
 """What sbatch takes: minutes, hours with minutes, days with hours."""
 _TORCHRUN_OPTIONS = {
@@ -150,13 +157,13 @@ def render_script(job: ScriptOptions) -> str:
     tasks = 1 if job.per_node else job.gpus_per_node
     command = job.command or (_DEFAULT_PER_NODE if job.per_node else _DEFAULT)
     program = shlex.quote(f"{Path(job.venv).expanduser()}/bin/nsys2prv-ng") if job.venv else "nsys2prv-ng"
-    inside, alone = "", ""
+    step, alone = "", ""
     if job.container.endswith(".sif"):
-        inside = alone = f"apptainer exec --nv {shlex.quote(job.container)} "
+        step = alone = f"apptainer exec --nv {shlex.quote(job.container)} \\\n    "
     elif job.container:
         image = shlex.quote(f"--container-image={job.container}")
-        inside = f'{image} --container-mounts="$PWD" --container-workdir="$PWD" '
-        alone = f"srun --overlap --nodes=1 --ntasks=1 {inside}"
+        step = f'{image} --container-mounts="$PWD" --container-workdir="$PWD" \\\n    '
+        alone = f"srun --overlap --nodes=1 --ntasks=1 {step}"
     before, after = _list_analysis(job, alone + program)
     sbatch = [f"--{name}={getattr(job, name)}" for name in ("partition", "account") if getattr(job, name)]
     values = {
@@ -167,9 +174,9 @@ def render_script(job: ScriptOptions) -> str:
         "TIME": _check_time_limit(job.time_limit),
         "SBATCH": "".join(f"#SBATCH {_check_option(word)}\n" for word in (*sbatch, *(job.sbatch or ()))),
         "SETUP": "".join(f"module load {shlex.quote(name)}\n" for name in job.modules or ()),
-        "DIR": shlex.quote(job.output) if job.output else _DEFAULT_DIR,
+        "REPORTS": shlex.quote(job.output) if job.output else _DEFAULT_FOLDER,
         "BEFORE": before,
-        "RUN": " ".join([f"{inside}{program} run-rank", *_list_recording(job)]),
+        "RUN": " ".join([f"{step}{program} run-rank", *_list_recording(job)]),
         "COMMAND": _quote_command(command, job.gpus_per_node),
         "AFTER": after,
     }
@@ -207,20 +214,16 @@ def _list_recording(job: ScriptOptions) -> list[str]:
 
 def _list_analysis(job: ScriptOptions, program: str) -> tuple[str, str]:
     """Return the lines before and after the program that summarize, and translate, its reports."""
-    cluster = ' --dask "$DIR/scheduler.json"' if job.dask else ""
-    reports = f'"$DIR"/*.nsys-rep{cluster}'
-    lines = [f'{program} summary {reports} --quiet --save "$DIR/summary.json" --html "$DIR/summary.html"']
+    reports = '"$REPORTS"/*.nsys-rep' + (' --dask "$cluster"' if job.dask else "")
+    lines = [f'{program} summary {reports} --quiet --save "$REPORTS/summary.json" --html "$REPORTS/summary.html"']
     if job.paraver:
-        lines.append(f'{program} translate {reports} "$DIR/trace.prv" --force --stats "$DIR/stats.json"')
-    if job.dask:
-        lines.insert(0, _DASK)
+        lines.append(f'{program} translate {reports} "$REPORTS/trace.prv" --force --stats "$REPORTS/stats.json"')
+    text = (_DASK if job.dask else "") + "\n".join(lines) + "\n"
     if not job.dependent:
-        return "", "\n".join(lines) + "\n"
+        return "", text
     if job.dask:
         raise UsageError("cannot be combined with --dask", parameter="dependent")
-    submit = 'sbatch --dependency=afterany:"$SLURM_JOB_ID" --account="$SLURM_JOB_ACCOUNT" --time=01:00:00'
-    submit += f' --nodes=1 --ntasks=1 --cpus-per-task={_CORES_PER_GPU} --output="$DIR.out"'
-    return f"""{submit} --wrap="DIR='$DIR'; "{shlex.quote(chr(10).join(lines))}\n""", ""
+    return f"summarize() {{\n{text}}}\n{_SUBMIT}", 'if [ "${here-}" = yes ]; then summarize; fi\n'
 
 
 def _check_word(name: str, value: str) -> str:

@@ -69,7 +69,7 @@ def run_rank(options: RankOptions, command: list[str]) -> int:
     environment = dict(os.environ)
     if options.set_ranks and "SLURM_STEP_ID" in environment:
         for name, of_slurm in (("RANK", "PROCID"), ("LOCAL_RANK", "LOCALID"), ("WORLD_SIZE", "NTASKS")):
-            environment[name] = environment[f"SLURM_{of_slurm}"]
+            environment[name] = environment.get(f"SLURM_{of_slurm}", "")
     rank, _ = find_rank(environment)
     if options.ranks is not None and rank not in options.ranks:
         _become(command, environment)
@@ -137,7 +137,12 @@ class _Run:
 
     def _start(self, *words: str, stdout: int | None = None) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [self._nsys, *words], env=self._passed, stdout=stdout, start_new_session=True, preexec_fn=_prepare_nsys
+            [self._nsys, *words],
+            env=self._passed,
+            stdout=stdout,
+            close_fds=False,  # MPI may have opened some for the program (PMI_FD)
+            start_new_session=True,
+            preexec_fn=_prepare_nsys,
         )
 
     def _start_witness(self) -> subprocess.Popen[bytes]:

@@ -125,7 +125,8 @@ signal.signal(signal.SIGALRM, write)
 signal.signal(signal.SIGTERM, lambda *_: os._exit(1))
 mark.write_text(str(os.getpid()) + "\\n" + str(output))
 # Variables of its own, as for its libraries.
-program = subprocess.Popen(words, env={**os.environ, "LD_PRELOAD": "", "NVTX_INJECTION64_PATH": "/nsys/lib.so"})
+own = {"LD_PRELOAD": "", "NVTX_INJECTION64_PATH": "/nsys/lib.so"}
+program = subprocess.Popen(words, env={**os.environ, **own}, close_fds=False)
 if how.get("lost"):
     time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGKILL)

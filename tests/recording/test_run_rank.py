@@ -89,6 +89,16 @@ def test_the_program_gets_its_words_its_input_and_its_environment(cluster: Clust
         assert not (cluster.folder / "nsys.jsonl").exists() and not cluster.reports.exists()
 
 
+def test_the_program_gets_open_files(cluster: Cluster) -> None:
+    """Slurm's PMI gives MPI a socket that is open, and its number in PMI_FD."""
+    cluster.offer(cluster.bin / "task", 'exec 7<<<hello; exec nsys2prv-ng "$@"')
+    done = subprocess.run(
+        [cluster.bin / "task", "run-rank", "--whole", "--", "cat", "/dev/fd/7"],
+        **{"cwd": cluster.work, "env": cluster.environment, "capture_output": True, "text": True, "check": False},
+    )
+    assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
+
+
 def test_a_program_that_cannot_be_started(cluster: Cluster) -> None:
     for ranks in ("0", "1"):
         code, output = finish(cluster.rank("run-rank", "--ranks", ranks, "--", "./no such"))
