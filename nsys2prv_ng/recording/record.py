@@ -147,7 +147,8 @@ class _Run:
 
     def _start_witness(self) -> subprocess.Popen[bytes]:
         """Start a process that only a signal to all processes reaches, as of Slurm with SignalChildrenProcesses."""
-        return subprocess.Popen(["sleep", "1000000"], start_new_session=True, preexec_fn=_unblock)
+        # It ends when this process does, whatever ends that.
+        return subprocess.Popen(["cat"], stdin=subprocess.PIPE, start_new_session=True, preexec_fn=_unblock)
 
     def wait(self) -> int:
         """Wait for the program to end; pass signals on to it, and end the recording. Return its exit status."""
@@ -221,17 +222,15 @@ class _Run:
         """Return why there is no report."""
         if self._profile.returncode < 0:
             return f"nsys was killed by signal {signal.Signals(-self._profile.returncode).name}"
-        if self._program is None:
-            return "nsys did not start the program; see its messages above"
-        if options.capture_range:
-            return "the program never called cudaProfilerStart, or ended without cudaProfilerStop"
-        if options.delay:
+        if self._program is not None and options.capture_range:
+            return "the program never called cudaProfilerStart"
+        if self._program is not None and options.delay:
             return "the program ended before the recording began; choose a shorter --delay"
-        return "nsys wrote none; see its messages above"
+        return f"nsys {'wrote none' if self._program else 'did not start the program'}; see its messages above"
 
 
 def _prepare_nsys() -> None:
-    """Unblock all signals in nsys, and let it ignore those that are for the program alone."""
+    """Let nsys ignore the signals that are for the program alone, and get all others."""
     for number in _OF_USERS:
         signal.signal(number, signal.SIG_IGN)
     _unblock()
