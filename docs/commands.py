@@ -29,6 +29,7 @@ _HEAD = """# Commands and options
 | 2 | the command line is at fault |
 | 3 | `compare --fail-over`: a later run is slower than that |
 | 128 + n | ended by signal n |
+| any | `run-rank` and `record`: that of the program |
 
 An error is one line on standard error: the file, what is wrong, and the remedy. A trace appears whole or not at all.
 

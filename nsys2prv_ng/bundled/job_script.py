@@ -105,8 +105,8 @@ def choose_form(job: ScriptOptions) -> tuple[ScriptOptions, str]:
     if not job.command:
         return job, ""
     launcher, _ = _find_launcher(job.command)
-    if launcher == "nsys":
-        raise UsageError("nsys would run within nsys: the script profiles the command; name the program alone")
+    if launcher in ("nsys", "nsys2prv-ng"):
+        raise UsageError("nsys would run within nsys: the script records the command; name the program alone")
     tasks = job.nodes * (1 if job.per_node else job.gpus_per_node)
     if launcher in _STARTS_ALL and tasks > 1:
         raise UsageError(

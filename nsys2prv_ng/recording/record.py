@@ -24,8 +24,10 @@ from nsys2prv_ng.recording.options import RankOptions, RecordingOptions
 from nsys2prv_ng.report.launchers import ALLOWED_ENVIRONMENT, LOCAL_RANK_VARIABLES, RANK_VARIABLES
 from nsys2prv_ng.report.nsys import find_nsys
 
-_FOR_NSYS = re.compile(r"PATH|HOME|USER|LOGNAME|TMPDIR|TERM|LANG|LC_\w+|XDG_RUNTIME_DIR|LD_\w+|PYTHONPATH|NSYS_\w+")
-"""Variables that nsys needs, or extends. The report has these and the allowed ones; all others may be secrets."""
+_FOR_NSYS = r"PATH|HOME|USER|LOGNAME|TMPDIR|TERM|LANG|LC_\w+|XDG_RUNTIME_DIR|LD_\w+|PYTHONPATH|NSYS_\w+"
+"""Variables that nsys needs, or extends."""
+_GIVEN = re.compile(f"{ALLOWED_ENVIRONMENT.pattern}|{_FOR_NSYS}")
+"""Variables that nsys gets, and the report has: all others may be secrets."""
 _PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 _AWAITED = {*_PASSED_ON, signal.SIGCHLD}
 _OF_USERS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -93,11 +95,7 @@ def record(options: RecordingOptions, command: Sequence[str], environment: Mappi
         report.unlink(missing_ok=True)
     except OSError as error:
         raise TranslationError(f"{folder}: {error.strerror}, so nothing was started; choose another folder") from None
-    passed = {
-        name: value
-        for name, value in environment.items()
-        if ALLOWED_ENVIRONMENT.fullmatch(name) or _FOR_NSYS.fullmatch(name)
-    }
+    passed = {name: value for name, value in environment.items() if _GIVEN.fullmatch(name)}
     place = Path(tempfile.mkdtemp(prefix="nsys2prv-ng-"))  # that nobody else may read
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     try:

@@ -153,7 +153,8 @@ def test_command_line() -> None:
     assert "#SBATCH --ntasks-per-node=1\n" in done.stdout and "#SBATCH --cpus-per-task=64\n" in done.stdout
     assert "#SBATCH --qos=debug\n#SBATCH -x n1\n" in done.stdout
     assert run("slurm", "--nodes", "0").returncode == 2
-    assert "nsys would run within nsys" in assert_one_line(run("slurm", "--", "nsys", "profile", "x"), 2)
+    for profiled in (["nsys", "profile", "x"], ["nsys2prv-ng", "run-rank", "--", "x"]):
+        assert "nsys would run within nsys" in assert_one_line(run("slurm", "--", *profiled), 2)
 
 
 @pytest.mark.parametrize("word", ["qos=debug", "--qos=a\n#SBATCH -x", "-", "\x1b--x", ""])
