@@ -6,22 +6,43 @@ and has a shade on a page. `str` of a cell is its text. A plain `str` as a cell 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import Any, ClassVar, TypeVar
 
 from nsys2prv_ng.text.formatting import format_bytes, format_difference, format_percent, format_time
+from nsys2prv_ng.text.names import name_task
 from nsys2prv_ng.value_class import ValueClass
 
 T = TypeVar("T")
 
 
 class Name(ValueClass):
-    """A name from a report, which each output cleans or escapes."""
+    """A name from a report, which each output cleans or escapes.
+
+    `values`: what it is made of, by name: such as the number of a rank. DataFrames have a column of each.
+    """
 
     text: str
+    values: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.text
+
+
+def show_gpu(node: str, gpu: int) -> Name:
+    """Return the name of a GPU, from those of its node and its number on it."""
+    return Name(f"{node} GPU {gpu}", {"node": node, "gpu": gpu})
+
+
+def show_task(rank: int | None, task: str) -> Name:
+    """Return the rank of a task, or else its name."""
+    return Name(name_task(rank, task), {"rank": rank})
+
+
+def show_users(users: str, ranks: Sequence[int]) -> Name:
+    """Return what uses a GPU, which has a rank if it is one."""
+    return Name(users, {"rank": ranks[0] if len(ranks) == 1 else None})
 
 
 class Number(ValueClass):

@@ -1,7 +1,8 @@
 """What all results with tables share: their tables as DataFrames and CSV, and what a notebook shows.
 
 Tables are grids of typed cells, so their values are the numbers themselves: times in ns, sizes in bytes, shares and
-efficiencies from 0 to 1. Names of columns are those of the tables with `_` for blanks, and end with the unit.
+efficiencies from 0 to 1, ranks and GPUs by number. Names of columns are those of the tables with `_` for blanks,
+and end with the unit.
 """
 
 from __future__ import annotations
@@ -78,7 +79,10 @@ def list_columns(grid: Grid) -> dict[str, list[Any]]:
         unit = "" if typed is None else typed.unit
         title += f"_{unit}" if unit and not title.endswith(unit) else ""
         title += f"_{number}" if title in found else ""
+        values = [cell.values if isinstance(cell, Name) else {} for cell in cells]
+        known = dict.fromkeys(key for each in values for key in each if each[key] is not None)
         found[title] = [get_value(cell, is_number=typed is not None) for cell in cells]
+        found |= {key: [each.get(key) for each in values] for key in known}
         if any(isinstance(cell, Term) and cell.depth for cell in cells):
             found["depth"] = [cell.depth if isinstance(cell, Term) else 0 for cell in cells]
     return found

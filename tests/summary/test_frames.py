@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -62,6 +63,22 @@ def test_values_are_those_of_the_json(found: JobSummary) -> None:
     saved = [(each["change"], each["saving_ns"]) for each in numbers["what_if"]["scenarios"] if each["measurable"]]
     scenarios = found.to_frame("scenarios")
     assert list(zip(scenarios["change"], scenarios["saving_ns"], strict=True)) == saved != []
+
+
+def test_ranks_and_gpus_are_numbers(found: JobSummary) -> None:
+    """As in the JSON; the name of a task without a rank stays."""
+    assert found.waits is not None and found.memory is not None
+    gpus = [(gpu.node, gpu.gpu, gpu.ranks[0]) for gpu in found.gpus]
+    for name in ("gpus", "memory"):
+        frame = found.to_frame(name)
+        assert list(zip(frame["node"], frame["gpu"], frame["rank"], strict=True)) == gpus
+    assert found.to_frame("gaps")["gpu"].tolist() == [gpu for _, gpu, _ in gpus]
+    assert found.to_frame("waits")["rank"].tolist() == [rank.rank for rank in found.waits.ranks]
+    assert found.to_frame("late_reasons")["rank"].isin([0, 1, 2, 3]).all()
+    ranks = [replace(rank, rank=None if rank.rank == 2 else rank.rank) for rank in found.waits.ranks]
+    frame = replace(found, waits=replace(found.waits, ranks=ranks)).to_frame("waits")
+    assert frame["rank"].dtype == "Int64" and frame["rank"].isna().tolist() == [False, False, True, False]
+    assert frame["name"][2] == found.waits.ranks[2].task
 
 
 def test_efficiencies_have_a_row_for_each_level(found: JobSummary) -> None:

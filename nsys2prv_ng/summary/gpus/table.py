@@ -29,7 +29,7 @@ def tabulate_gpus(gpus: Sequence[GpuNumbers]) -> grid.Grid:
     used = [gpu for gpu in gpus if gpu.span_ns]
     has_graphs = any(gpu.whole_graph_ns for gpu in used)
     kinds = [kind for kind in _KINDS if kind != "whole_graph" or has_graphs]
-    footer = [_make_row("all GPUs", "", used, kinds)] if len(used) > 1 else []
+    footer = [_make_row(grid.Name("all GPUs"), grid.Name(""), used, kinds)] if len(used) > 1 else []
     if len(used) > MOST_GPUS:
         footer += _list_spread(used, kinds)
     return grid.Grid(
@@ -38,7 +38,7 @@ def tabulate_gpus(gpus: Sequence[GpuNumbers]) -> grid.Grid:
             *grid.make_columns("GPU", "", "span"),
             *(grid.Column(_TITLES.get(kind, kind), minor=kind in _MINOR) for kind in kinds),
         ],
-        rows=[_make_row(_name_gpu(gpu), _name_users(gpu), [gpu], kinds) for gpu in used],
+        rows=[_make_row(_show_gpu(gpu), _show_users(gpu), [gpu], kinds) for gpu in used],
         names=2,
         footer=footer,
         more="closer to the median idle time",
@@ -47,10 +47,10 @@ def tabulate_gpus(gpus: Sequence[GpuNumbers]) -> grid.Grid:
     )
 
 
-def _make_row(name: str, users: str, gpus: Sequence[GpuNumbers], kinds: Iterable[str]) -> list[grid.Cell]:
+def _make_row(name: grid.Name, users: grid.Name, gpus: Sequence[GpuNumbers], kinds: Iterable[str]) -> list[grid.Cell]:
     span = sum(gpu.span_ns for gpu in gpus)
     times = [sum(getattr(gpu, f"{kind}_ns") for gpu in gpus) for kind in kinds]
-    return [grid.Name(name), grid.Name(users), grid.Ns(span), *(grid.Portion(ns, span) for ns in times)]
+    return [name, users, grid.Ns(span), *(grid.Portion(ns, span) for ns in times)]
 
 
 def _list_spread(gpus: Sequence[GpuNumbers], kinds: Iterable[str]) -> list[list[grid.Cell]]:
@@ -70,14 +70,14 @@ def _weigh_by_idle_time(gpus: Sequence[GpuNumbers]) -> list[tuple[float, ...]]:
     return [(abs(share - middle),) for share in shares]
 
 
-def _name_gpu(gpu: GpuNumbers) -> str:
-    return f"{gpu.node} GPU {gpu.gpu}"
+def _show_gpu(gpu: GpuNumbers) -> grid.Name:
+    return grid.show_gpu(gpu.node, gpu.gpu)
 
 
-def _name_users(gpu: GpuNumbers) -> str:
+def _show_users(gpu: GpuNumbers) -> grid.Name:
     """Return the ranks, or else the tasks, that use a GPU, and its model."""
     users = format_ranks(gpu.ranks) if gpu.ranks else ", ".join(gpu.tasks)
-    return ", ".join(filter(None, (users, gpu.name)))
+    return grid.show_users(", ".join(filter(None, (users, gpu.name))), gpu.ranks)
 
 
 # ---- gaps ------------------------------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ def tabulate_gaps(gpus: Sequence[GpuNumbers], shift_ns: int = 0) -> grid.Grid:
         times = (gpu.idle_ns, gpu.idle_ns / gpu.gaps, gpu.longest_gap_ns) if gpu.gaps else (None, None, None)
         memory = grid.Bytes(gpu.peak_memory_bytes) if has_memory else ""
         start = grid.Moment(None if at is None else at + shift_ns)
-        rows.append([grid.Name(_name_gpu(gpu)), memory, grid.Count(gpu.gaps), *map(grid.Ns, times), start])
+        rows.append([_show_gpu(gpu), memory, grid.Count(gpu.gaps), *map(grid.Ns, times), start])
     memory_column = grid.Column("peak memory", optional=True)
     columns = grid.make_columns("GPU", memory_column, "gaps", "total", "mean", "longest", "starts at")
     return grid.Grid(columns=columns, rows=rows, more="GPUs", weights=_weigh_by_idle_time(gpus))
@@ -142,7 +142,7 @@ def _name_by_rank(gpus: Sequence[GpuNumbers]) -> list[str]:
     """Return a name for each GPU: its rank, if the two belong to each other only, otherwise its node and number."""
     times = Counter(rank for gpu in gpus for rank in gpu.ranks)
     is_alone = [[times[rank] for rank in gpu.ranks] == [1] for gpu in gpus]
-    return [f"rank {gpu.ranks[0]}" if alone else _name_gpu(gpu) for gpu, alone in zip(gpus, is_alone, strict=True)]
+    return [f"rank {gpu.ranks[0]}" if alone else str(_show_gpu(gpu)) for gpu, alone in zip(gpus, is_alone, strict=True)]
 
 
 def _label(cause: str, range_: str, call: str, before: str) -> tuple[grid.Name, grid.Name, grid.Name]:

@@ -33,8 +33,8 @@ def tabulate_memory(memory: MemoryNumbers, time: str, shift_ns: int = 0) -> Grid
     return grid.tabulate(
         memory.gpus,
         [
-            ("GPU", _show_gpu),
-            ("", lambda gpu: Name(name_users(gpu))),
+            ("GPU", lambda gpu: grid.show_gpu(gpu.node, gpu.gpu)),
+            ("", lambda gpu: grid.show_users(name_users(gpu), gpu.ranks)),
             ("peak", lambda gpu: Bytes(gpu.peak_bytes)),
             (
                 Column("in step", optional=True),
@@ -53,17 +53,13 @@ def tabulate_memory(memory: MemoryNumbers, time: str, shift_ns: int = 0) -> Grid
     )
 
 
-def _show_gpu(gpu: GpuMemory) -> Cell:
-    return Name(f"{gpu.node} GPU {gpu.gpu}")
-
-
 def tabulate_kept(gpus: Sequence[GpuMemory]) -> Grid:
     """Return where the memory was allocated that stays in use, on each GPU."""
     rows: list[list[Cell]] = []
     for gpu in gpus:
         for kept in gpu.kept:
             place = Name(kept.range or NO_RANGE), Name(kept.call or "(not recorded)")
-            rows.append([_show_gpu(gpu), *place, Count(kept.count), Bytes(kept.bytes)])
+            rows.append([grid.show_gpu(gpu.node, gpu.gpu), *place, Count(kept.count), Bytes(kept.bytes)])
     columns = make_columns("GPU", "NVTX range", "call", "allocations", "size")
     caption = "Device memory that was allocated in this time and stays in use"
     return Grid(caption=caption, columns=columns, rows=rows, names=3, more="places")

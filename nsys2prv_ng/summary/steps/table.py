@@ -229,4 +229,5 @@ def _name_kind(kind: str) -> str:
 
 def _lay_out_change(change: StepChange, is_only: bool) -> list[Cell]:
     whose = f"each {clean_name(change.per)}" if change.rank is None else f"rank {change.rank}"
-    return [Name(change.name), _name_kind(change.kind), whose, _SLOW if is_only else "", *_lay_out_times(change)]
+    of = Name(whose, {"rank": change.rank})
+    return [Name(change.name), _name_kind(change.kind), of, _SLOW if is_only else "", *_lay_out_times(change)]

@@ -10,7 +10,21 @@ from nsys2prv_ng.sources.nccl.communicators import format_members
 from nsys2prv_ng.summary.waits import numbers
 from nsys2prv_ng.summary.waits.words import find_main_reasons, group_costs, list_bandwidth, list_stragglers
 from nsys2prv_ng.text.formatting import count_noun, shorten_range_name
-from nsys2prv_ng.text.grid import Bar, BarPart, Bytes, Cell, Column, Count, Grid, Name, Ns, Rate, make_columns, tabulate
+from nsys2prv_ng.text.grid import (
+    Bar,
+    BarPart,
+    Bytes,
+    Cell,
+    Column,
+    Count,
+    Grid,
+    Name,
+    Ns,
+    Rate,
+    make_columns,
+    show_task,
+    tabulate,
+)
 from nsys2prv_ng.text.names import name_task
 
 _WAIT, _HIDDEN_WAIT, _TRANSFER, _UNSPLIT = "waiting_ns", "hidden_wait_ns", "moving_ns", "not_split_ns"
@@ -32,7 +46,7 @@ def tabulate_nccl_waits(waits: numbers.WaitNumbers, what: str = "NCCL") -> Grid:
     for rank in ranks:
         exposed = rank.wait_ns if rank.exposed_wait_ns is None else rank.exposed_wait_ns
         hidden = BarPart("overlapped wait", _HIDDEN_WAIT, rank.wait_ns - exposed)
-        names = [Name(name_task(rank.rank, rank.task)), Name(main[rank.task].label if rank.task in main else "-")]
+        names = [show_task(rank.rank, rank.task), Name(main[rank.task].label if rank.task in main else "-")]
         times = map(Ns, (rank.nccl_ns, rank.wait_ns, rank.exposed_wait_ns, rank.transfer_ns))
         rows.append(([*names, *times], rank, [BarPart("exposed wait", _WAIT, exposed), hidden]))
     caption = f"{what[:1].upper()}{what[1:]} time of each {_name_each(ranks)}, and the wait it caused"
@@ -45,7 +59,7 @@ def tabulate_mpi_waits(waits: numbers.WaitNumbers) -> Grid:
     rows: list[_Row] = []
     for rank, mpi in ranks:
         times = map(Ns, (mpi.mpi_ns, mpi.wait_ns, mpi.transfer_ns))
-        rows.append(([Name(name_task(rank.rank, rank.task)), *times], mpi, [BarPart("wait", _WAIT, mpi.wait_ns)]))
+        rows.append(([show_task(rank.rank, rank.task), *times], mpi, [BarPart("wait", _WAIT, mpi.wait_ns)]))
     caption = f"MPI time of each {_name_each([rank for rank, _ in ranks])} in collectives and messages"
     scale = max((mpi.mpi_ns for _, mpi in ranks), default=0)
     return _tabulate(caption, ["", "MPI time", "wait time", Column("transfer", minor=True)], rows, scale)
@@ -88,7 +102,7 @@ def tabulate_reasons(waits: numbers.WaitNumbers) -> Grid:
     whole = sum(row.ns for row in late)
     rows: list[list[Cell]] = [
         [
-            Name(name_task(row.rank, row.task)),
+            show_task(row.rank, row.task),
             row.reason,
             Name(row.range_label),
             Name(row.what_label),
