@@ -81,7 +81,7 @@ def join_values(parts: Sequence[Values]) -> Values:
 class Part:
     """n rows of a table. `row`: row of the trace, -1 for none. `start` and `end`: ns, on the common clock.
 
-    `given`: further columns that are already known, by name. `further`: how many rows are of events that have more
+    `given`: columns that are already known, by name. `further`: how many rows are of events that have more
     than one.
     """
 
@@ -118,7 +118,7 @@ class Column(ValueClass):
 
     def read(self, part: Part) -> Values:
         """Return the values of a part."""
-        return part.given[self.name] if self.find is None else self.find(part)
+        return self.find(part) if self.find is not None and self.name not in part.given else part.given[self.name]
 
     @property
     def dtype(self) -> str:

@@ -7,11 +7,15 @@ from collections.abc import Callable
 import numpy as np
 
 from nsys2prv_ng import source_names
+from nsys2prv_ng.analysis.gpus.activity import get_values, list_runs
 from nsys2prv_ng.arrays.types import IntArray, pick
 from nsys2prv_ng.paraver import event_types as types
 from nsys2prv_ng.paraver import families
 from nsys2prv_ng.paraver.event_type import EventType
+from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS
 from nsys2prv_ng.reading.opened_events import ABSENT
+from nsys2prv_ng.records.runs import load_records
+from nsys2prv_ng.sources.cuda.cuda_memory import LEVEL
 from nsys2prv_ng.sources.mpi.mpi import COMMUNICATOR_NAMES, RANK_NAMES
 from nsys2prv_ng.tables.columns import (
     BYTES,
@@ -25,8 +29,10 @@ from nsys2prv_ng.tables.columns import (
     THREAD,
     TIME,
     Column,
+    Part,
     Values,
     lack_below,
+    make_names,
 )
 from nsys2prv_ng.tables.events import (
     CORRELATION,
@@ -37,6 +43,7 @@ from nsys2prv_ng.tables.events import (
     STEP,
     STEP_OF_TIME,
     EventPart,
+    EventsOfReport,
     find_names,
     find_type_names,
     load_samples,
@@ -327,21 +334,53 @@ OS_CALLS = make_table(
 
 # ---- memory, metrics and samples -------------------------------------------------------------------------------------
 
+
+def _find_in_use(report: EventsOfReport) -> Part:
+    """Return the memory in use when a report, or the chosen time, begins: a row for each GPU or process, and kind."""
+    job, low = report.job, report.job.scope.shown[0][0]
+    begins = [max(each.clock.at(0), low) for each in job.reports]
+    begin = begins[report.index]
+    earlier = [rows for rows, other in zip(job.tree.rows[: report.index], begins, strict=False) if other == begin]
+    own = np.setdiff1d(report.rows, np.concatenate([[-1], *earlier]))
+    found = [np.zeros((3, 0), np.int64)]
+    for records in (load_records(run, job.store) for run in list_runs(job, LEVEL)):
+        for kind, event_type in enumerate(types.MEMORY_LEVELS):
+            row, time, level = get_values(records, event_type.number)
+            before = np.where(np.diff(row, prepend=-1) == 0, np.append(0, level[:-1]), 0)
+            at = np.flatnonzero((time == begin) & np.isin(row, own))
+            found.append(np.array([row[at], level[at] - before[at], np.full(at.size, kind)]))
+    row, size, kind = np.concatenate(found, axis=1)
+    nothing = np.full(row.size, -1, np.int64)
+    given = {
+        "name": make_names(nothing + 1, ["In use"]),
+        "class": make_names(kind, list(MEMORY_KINDS.values())),
+        "range": make_names(nothing, []),
+        "range_path": make_names(nothing, []),
+        "bytes": Values(size),
+        "gpu": lack_below(report.tables.facts.gpu[row]),
+        **{name: lack_below(nothing) for name in ("step", "lifetime_ns")},
+    }
+    return Part(report.tables, row, np.full(row.size, begin), np.full(row.size, begin), given)
+
+
 _MEMORY_TYPES = types.ALLOCATED_BYTES, types.FREED_BYTES
 _MEMORY_LABELS = [(types.ALLOCATED_BYTES, "Allocation"), (types.FREED_BYTES, "Free")]
 MEMORY = make_table(
     "memory",
-    "An allocation or a free of CUDA memory since the capture began",
+    "An allocation or a free of CUDA memory, or what was in use when the capture, or the chosen time, began",
     (source_names.CUDA_MEMORY,),
     (
         *(RANK, NODE, PROCESS, THREAD, TIME),
-        Column("name", "Allocation or free", kind="name", find=lambda part: find_type_names(part, _MEMORY_LABELS)),
+        Column(
+            "name", "Allocation, Free or In use", kind="name", find=lambda part: find_type_names(part, _MEMORY_LABELS)
+        ),
         _name("Kind of memory", types.ALLOCATION_KIND, name="class"),
         *_OF_HOST,
         Column("bytes", "Size", BYTES, find=lambda part: Values(part.get_values(*_MEMORY_TYPES))),
         _number("lifetime_ns", "From the allocation to its free", types.ALLOCATION_LIFETIME, unit=NS),
         _number("gpu", "Number of the GPU on its node, as nsys counts", types.ALLOCATION_GPU),
     ),
+    make_more=_find_in_use,
 )
 
 

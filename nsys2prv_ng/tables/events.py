@@ -37,7 +37,7 @@ class EventsOfReport:
     """One report of a job, and what several of its tables need."""
 
     def __init__(self, tables: JobTables, index: int) -> None:
-        self.tables, self.job = tables, tables.job
+        self.tables, self.job, self.index = tables, tables.job, index
         self.report, self.rows = self.job.reports[index], self.job.tree.rows[index]
 
     @cached_property
@@ -147,12 +147,13 @@ def make_table(
     *,
     launched: bool = False,
     make_part: Callable[[EventsOfReport, str], Part] | None = None,
+    make_more: Callable[[EventsOfReport], Part] | None = None,
     group: str = "events",
 ) -> Table:
     """Return a table with a row for each event of sources.
 
     `launched`: whether calls launched the events; else they are on threads themselves. `make_part`: makes the rows of a
-    source of a report, if these are not simply its events.
+    source of a report, if these are not simply its events. `make_more`: makes rows that are no events.
     """
 
     def make(report: EventsOfReport, source: str) -> Part:
@@ -169,6 +170,9 @@ def make_table(
             if result is not None:
                 parts.append((make_part or make)(report, source))
                 account = account.add(Account(result.read, result.dropped, result.pieces + parts[-1].further))
+        if make_more is not None and parts:
+            parts.append(make_more(report))
+            account = account.add(Account(0, {}, parts[-1].row.size))
         return parts, account
 
     return Table(name, meaning, tuple(columns), lambda tables: range(len(tables.job.reports)), read, group=group)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 
 import pandas as pd
 import pytest
 
+from nsys2prv_ng.paraver.value_tables import MEMORY_KINDS
 from tests.report_sets import list_sets, sets
 from tests.report_truth import COPY_LABELS
 from tests.tables.opened import check_rows, count_rows, has_columns, in_utc, list_reports, open_set, read_sql
@@ -193,7 +195,31 @@ def test_memory(name: str) -> None:
         CASE o.memoryOperationType WHEN 0 THEN 'Allocation' ELSE 'Free' END AS name
         FROM CUDA_GPU_MEMORY_USAGE_EVENTS o""",
     )
-    check_rows(job, job.memory, truth)
+    events = job.memory
+    check_rows(job, events[events["name"] != "In use"], truth)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_memory_in_use_when_captures_begin(name: str) -> None:
+    """What the changes at time 0 leave, in the order of calls, since their times do not tell it; by kind of memory."""
+    job, table = open_set(name), "CUDA_GPU_MEMORY_USAGE_EVENTS"
+    if not has_columns(name, table, "correlationId", "address"):
+        return
+    left: Counter[str] = Counter()
+    for report in (report for report in list_reports(name) if report.has(table)):
+        held: dict[tuple[int, int], tuple[int, int]] = {}
+        for row in report.sql(f"SELECT * FROM {table} WHERE start = 0").sort_values("correlationId").itertuples():
+            if row.memoryOperationType == 0:
+                held[row.globalPid, row.address] = row.memKind, row.bytes
+            else:
+                held.pop((row.globalPid, row.address), None)
+        for kind, size in held.values():
+            left[MEMORY_KINDS.get(kind + 1, "Unknown")] += size
+    frame = job.memory[job.memory["name"] == "In use"]
+    found = frame.groupby("class", observed=True)["bytes"].sum()
+    assert found[found > 0].to_dict() == +left
+    on_gpu = ~frame["class"].isin([MEMORY_KINDS[1], MEMORY_KINDS[2]])
+    assert frame["gpu"].notna().tolist() == on_gpu.tolist()
 
 
 @pytest.mark.parametrize("name", EVERY)
