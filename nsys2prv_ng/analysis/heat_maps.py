@@ -15,7 +15,7 @@ from nsys2prv_ng.analysis.efficiency.measure import list_main_threads, load_host
 from nsys2prv_ng.analysis.efficiency.times import IN_CUDA, IN_MPI
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan
 from nsys2prv_ng.analysis.gpus import metrics
-from nsys2prv_ng.analysis.gpus.activity import Devices, list_activity_runs, load_activity, load_memory
+from nsys2prv_ng.analysis.gpus.activity import Devices, list_activity_runs, load_activity
 from nsys2prv_ng.analysis.gpus.waiting import sweep_gpu_waits
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.row_keys import list_indices, list_rows
@@ -145,50 +145,7 @@ def _sum_held(sampled: metrics.Samples, match: Callable[[str], int], size: int, 
     return np.stack([sum_held(flat, amount, edges, 1, size)[0] for amount in (np.ones_like(value), value)])
 
 
-# ---- memory ----------------------------------------------------------------------------------------------------------
-
-
-def find_largest_memory(job: Job, devices: Devices, plan: WindowPlan, edges: IntArray) -> Map:
-    """Return the most bytes in use on each GPU in each bin, while its reports were captured.
-
-    Rows are the GPUs with known allocations.
-    """
-    found: dict[int, FloatArray] = {}
-    for row, time, level in load_memory(job, devices.rows):
-        lasts = step_functions.measure_durations(row, time)
-        for number in np.unique(row).tolist():
-            low, high = np.searchsorted(row, [number, number + 1])
-            captures = plan.unite_captures(devices.find_reports(np.array([number]))) or [
-                (job.scope.first, job.scope.last)
-            ]
-            end = time[low:high] + lasts[low:high]
-            end[-1] = max(end[-1], captures[-1][1])
-            found[number] = _find_largest(time[low:high], end, level[low:high], captures, job.scope.measured, edges)
-    rows = sorted(found)
-    values = [found[row] for row in rows]
-    return Map(np.array(rows, np.int64), np.stack(values) if values else np.zeros((0, edges.size - 1)))
-
-
-def _find_largest(
-    begin: IntArray,
-    end: IntArray,
-    level: IntArray,
-    captures: Sequence[tuple[int, int]],
-    windows: Sequence[tuple[int, int]],
-    edges: IntArray,
-) -> FloatArray:
-    """Return the largest level of intervals, begin <= end (ns), in each bin, within captures and windows."""
-    for limits in (captures, windows, [(int(edges[0]), int(edges[-1]))]):
-        if limits:
-            index, _, begin, end = step_functions.cut_to_windows(begin, end, limits)
-            level = level[index]
-    bins = step_functions.StepFunction(edges[:-1], np.arange(edges.size - 1))
-    long = begin < end
-    pieces = step_functions.split_at_steps(begin[long], end[long], bins)
-    largest = np.full(edges.size - 1, np.nan)
-    np.fmax.at(largest, pieces.value, level[long][pieces.interval])
-    return largest
-
+# ---- states ----------------------------------------------------------------------------------------------------------
 
 OWN_CODE, CUDA, MPI_WAITING, MPI_MOVING, MPI_NOT_SPLIT = range(1, 6)
 """States of main threads. MPI_NOT_SPLIT includes calls that carry out no operation over ranks."""

@@ -10,7 +10,7 @@ HUES = {
     "busy": palette.COMPUTE, "computing": palette.COMPUTE, "moving": palette.COMMUNICATION, "waiting": palette.WAITING,
     "not_split": palette.shade(palette.COMMUNICATION, -2), "whole_graph": palette.shade(palette.WHOLE_GRAPH, -2),
     "lateness": palette.SYNCHRONISATION, "sm": palette.GREEN, "tensor": palette.COMPUTE, "dram": palette.MEMORY,
-    "nvlink_received": palette.COMMUNICATION, "nvlink_transmitted": palette.COMMUNICATION, "memory": palette.MEMORY,
+    "nvlink_received": palette.COMMUNICATION, "nvlink_transmitted": palette.COMMUNICATION,
 }  # fmt: skip
 """Hues of heat maps, by their key. Colours that are pale in the presets are dark here: the value makes them pale."""
 LINES = (

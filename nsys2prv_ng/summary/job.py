@@ -283,10 +283,8 @@ class JobSummary(Tabular, kw_only=True):
             "mpi_waits": waits and of_waits.tabulate_mpi_waits(waits),
             "late_reasons": waits and of_waits.tabulate_reasons(waits),
             "excess": waits and of_waits.tabulate_excess(waits, self.measured_ns, self.step_count),
-            "communicators": waits and of_waits.tabulate_communicators(waits),
             "bandwidth": waits and of_waits.tabulate_bandwidth(waits.bandwidth),
             "pipeline": self.pipeline and of_links.tabulate_pipeline(self.pipeline),
-            "messages": self.links and of_links.tabulate_message_rates(self.links),
             "critical_path": path and path.length_ns and tabulate_path(path, has_several=self.tasks > 1),
             "efficiency": efficiency and efficiency.length_ns and tabulate_efficiency(efficiency, self.steps),
             "steps": efficiency and of_steps.tabulate_steps(efficiency.steps),
@@ -301,7 +299,6 @@ class JobSummary(Tabular, kw_only=True):
             "memory": memory and of_memory.tabulate_memory(memory, ""),
             "memory_kept": memory and of_memory.tabulate_kept(memory.gpus),
             "copies": of_memory.tabulate_memory_operations(self.memory_operations),
-            "nccl": of_waits.tabulate_nccl(self.nccl),
             "mpi": of_waits.tabulate_mpi(self.mpi),
         }
         return {name: grid or Grid(columns=[], rows=[]) for name, grid in grids.items()}

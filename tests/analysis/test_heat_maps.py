@@ -15,7 +15,7 @@ from nsys2prv_ng.analysis.efficiency.efficiency import compute_efficiency
 from nsys2prv_ng.analysis.efficiency.windows import make_plan
 from nsys2prv_ng.analysis.gpus.activity import list_devices
 from nsys2prv_ng.analysis.gpus.waiting import WHOLE_GRAPH
-from nsys2prv_ng.analysis.heat_maps import Shares, average_metrics, find_largest_memory, find_lateness
+from nsys2prv_ng.analysis.heat_maps import Shares, average_metrics, find_lateness
 from nsys2prv_ng.analysis.waits.rules import NOBODY, NOT_ALIGNED
 from nsys2prv_ng.analysis.waits.waits import Waits, find_waits
 from nsys2prv_ng.arrays.types import IntArray
@@ -353,34 +353,3 @@ def check_metrics(job: Job, reports: Sequence[Path]) -> None:
 def test_jobs_without_metrics() -> None:
     with opened([SAMPLES / "mpi-4.rank0.sqlite"], selection=ALL_TIME) as job:
         assert average_metrics(job, METRICS, make_edges(job.scope.first, job.scope.last, 5)) == {}
-
-
-# ---- memory ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_memory_is_the_most_of_a_running_sum(ddp: Job) -> None:
-    edges, base = make_edges(ddp.scope.first, ddp.scope.last + 10**8, BINS), ddp.alignment.utc_base
-    found = find_largest_memory(ddp, list_devices(ddp), make_plan(ddp, None), edges)
-    assert ddp.tree.task_of_row[found.row].tolist() == [0, 1, 2, 3]
-    for report, values in zip(map(Report, DDP), found.value, strict=True):
-        events = report.sql(
-            """SELECT start, address, bytes, memoryOperationType AS operation FROM CUDA_GPU_MEMORY_USAGE_EVENTS
-            WHERE memKind NOT IN (0, 1) ORDER BY start, rowid"""
-        )
-        held: dict[int, int] = {}
-        levels = []
-        for start, at_once in events.groupby("start"):
-            for address, size, operation in zip(
-                at_once["address"], at_once["bytes"], at_once["operation"], strict=True
-            ):
-                if operation == 0:
-                    held[address] = size
-                else:
-                    held.pop(address, None)
-            levels.append((int(start) + report.utc - base, sum(held.values())))
-        last = report.utc - base + max(report.duration, report.last_event)
-        for (low, high), value in zip(pairs(edges), values.tolist(), strict=True):
-            inside = [level for time, level in levels if low <= time < high]
-            before = [level for time, level in levels if time <= low][-1:] if low < last else []
-            assert value == max(inside + before) if inside or before else np.isnan(value)

@@ -37,7 +37,7 @@ def test_no_line_is_wider(found: JobSummary, width: int) -> None:
 
 
 @pytest.mark.slow
-def test_of_many_gpus_outliers_and_the_spread_are_shown(found: JobSummary) -> None:
+def test_of_many_gpus_outliers_are_shown(found: JobSummary) -> None:
     span = 10**9
     idle = [500_000_000 + n for n in range(100)]  # ns; the median is that of n = 49.5
     idle[3], idle[70] = 0, 900_000_000
@@ -50,8 +50,8 @@ def test_of_many_gpus_outliers_and_the_spread_are_shown(found: JobSummary) -> No
     listed = [int(line.split()[2]) for line in shown if line.startswith("gpunode")]
     assert listed == sorted(furthest) and {3, 70} < set(listed)
     assert shown[-1] == "  and 84 more closer to the median idle time (the JSON has all)"
-    assert [line.split()[-1] for line in shown[-4:-1]] == ["0.0%", "50.0%", "90.0%"]
-    assert shown[-6].split()[-2:] == format_time(sum(idle)).split()
+    [line] = [line for line in shown if line.startswith("all GPUs")]
+    assert format_time(sum(idle)) in line
 
 
 @pytest.mark.slow
@@ -104,8 +104,6 @@ def make_large_memory() -> MemoryNumbers:
         steps=1,
         peak_at_ns=99_999 * 10**9,
         peak_step=12_345,
-        peak_range=long,
-        peak_call=long,
         leak=True,
         kept=[KeptMemory(range=long, call=long, count=12_345_678, bytes=999 * 10**9)],
         **dict.fromkeys(sizes, 999 * 10**9),

@@ -66,24 +66,22 @@ def make_bandwidth_section(summary: JobSummary) -> Section | None:
     if waits is None or not any(part.bus_bytes_per_s for part in waits.bandwidth):
         return None
     lead = f"Numbers of {name_time(summary)}. Bandwidth counts from the last arrival on, so it excludes wait time."
-    grids = waits_table.tabulate_bandwidth(waits.bandwidth), waits_table.tabulate_communicators(waits)
-    blocks = [show_grid(grid) for grid in grids if grid.rows]
-    return Section("bandwidth", "NCCL bandwidth", lead, blocks, ["analysis/nccl_calls_2dh"])
+    table = show_grid(waits_table.tabulate_bandwidth(waits.bandwidth))
+    return Section("bandwidth", "NCCL bandwidth", lead, [table], ["analysis/nccl_calls_2dh"])
 
 
 # ---- links -----------------------------------------------------------------------------------------------------------
 
 
 def make_link_section(summary: JobSummary) -> Section | None:
-    """Return the section on messages; None without any."""
+    """Return the section on slow pairs; None without any."""
     links = summary.links
-    if links is None:
+    if links is None or not links.slow:
         return None
-    blocks: list[Block] = [Paragraph(f"Slow link: {text}.") for text in links_table.describe_slow_links(links)]
-    blocks += [show_grid(grid) for grid in [links_table.tabulate_message_rates(links)] if grid.rows]
+    blocks = [Paragraph(f"Slow link: {text}.") for text in links_table.describe_slow_links(links)]
     lead = f"Numbers of {name_time(summary)}. A message moves data from when both sides run, so its rate excludes wait"
     lead += " time."
-    used = {rate.library for rate in links.sizes}
+    used = {slow.library for slow in links.slow}
     presets = [preset for library, preset in ((NCCL, "basics/nccl"), (MPI, "basics/mpi")) if library in used]
     return Section("links", "Links", lead, blocks, presets)
 

@@ -21,7 +21,7 @@ from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.summary.ranges import table as ranges_table
 from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.summary.verdict import Verdict
-from nsys2prv_ng.summary.waits.table import tabulate_mpi, tabulate_nccl
+from nsys2prv_ng.summary.waits.table import tabulate_mpi
 from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
 
@@ -65,13 +65,12 @@ def make_operation_section(summary: JobSummary) -> Section | None:
     tables = [
         ranges_table.tabulate_ranges(summary.ranges),
         tabulate_memory_operations(summary.memory_operations),
-        tabulate_nccl(summary.nccl),
         tabulate_mpi(summary.mpi),
     ]
     blocks: list[Block] = [show_grid(table) for table in tables if table.rows]
     if not blocks:
         return None
-    presets = ["basics/nvtx", "basics/memory_operations", "basics/nccl", "basics/mpi"]
+    presets = ["basics/nvtx", "basics/memory_operations", "basics/mpi"]
     used = [preset for preset, table in zip(presets, tables, strict=True) if table.rows]
     return Section("operations", "Ranges, copies and calls", f"Numbers of {name_time(summary)}.", blocks, used)
 

@@ -32,7 +32,7 @@ _MOST_WARMUP = 4
 """Most warm-up steps whose times are listed."""
 _ABSENT = {"lateness": "no operation started"}
 """The meaning of a missing value, by the key of the map."""
-_FORMATS: dict[str, Callable[[float], str]] = {"%": "{:.1f}%".format, "ns": format_time, "B": format_bytes}
+_FORMATS: dict[str, Callable[[float], str]] = {"%": "{:.1f}%".format, "ns": format_time}
 """How the values of a map are written, by their unit."""
 
 

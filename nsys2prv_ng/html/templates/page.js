@@ -3,7 +3,6 @@
 (() => {
   // Maps: the value under the pointer, and zooming. What a map shows is read from its own image.
   const UNITS = [[1e9, "s"], [1e6, "ms"], [1e3, "us"], [1, "ns"]];
-  const SIZES = [[1e12, "TB"], [1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]];
   const LEAST_BINS = 4;
 
   function round(value, units) {
@@ -279,7 +278,6 @@
       const share = (index - 1) / 254;
       const value = (root ? share * share : share) * top;
       if (unit === "ns") return `about ${round(value, UNITS)}`;
-      if (unit === "B") return `about ${round(value, SIZES)}`;
       return `about ${Number(value.toPrecision(3))}${unit === "%" ? "" : " "}${unit}`;
     }
 

@@ -25,13 +25,10 @@ _LABELS = {QUEUED: "(queued)", GRAPH: "(in a CUDA graph)", UNKNOWN: "(no launch 
 
 
 def tabulate_gpus(gpus: Sequence[GpuNumbers]) -> grid.Grid:
-    """Return what each GPU does from its first to its last operation, the sum, and for many GPUs also their range."""
+    """Return what each GPU does from its first to its last operation, and the sum."""
     used = [gpu for gpu in gpus if gpu.span_ns]
     has_graphs = any(gpu.whole_graph_ns for gpu in used)
     kinds = [kind for kind in _KINDS if kind != "whole_graph" or has_graphs]
-    footer = [_make_row(grid.Name("all GPUs"), grid.Name(""), used, kinds)] if len(used) > 1 else []
-    if len(used) > MOST_GPUS:
-        footer += _list_spread(used, kinds)
     return grid.Grid(
         caption="GPU activity from the first to the last operation",
         columns=[
@@ -40,7 +37,7 @@ def tabulate_gpus(gpus: Sequence[GpuNumbers]) -> grid.Grid:
         ],
         rows=[_make_row(_show_gpu(gpu), _show_users(gpu), [gpu], kinds) for gpu in used],
         names=2,
-        footer=footer,
+        footer=[_make_row(grid.Name("all GPUs"), grid.Name(""), used, kinds)] if len(used) > 1 else [],
         more="closer to the median idle time",
         weights=_weigh_by_idle_time(used),
         tight=True,
@@ -51,16 +48,6 @@ def _make_row(name: grid.Name, users: grid.Name, gpus: Sequence[GpuNumbers], kin
     span = sum(gpu.span_ns for gpu in gpus)
     times = [sum(getattr(gpu, f"{kind}_ns") for gpu in gpus) for kind in kinds]
     return [name, users, grid.Ns(span), *(grid.Portion(ns, span) for ns in times)]
-
-
-def _list_spread(gpus: Sequence[GpuNumbers], kinds: Iterable[str]) -> list[list[grid.Cell]]:
-    """Return the lowest, median and highest share of each kind of time over all GPUs."""
-    shares = [[getattr(gpu, f"{kind}_ns") / gpu.span_ns for gpu in gpus] for kind in kinds]
-    spans = [gpu.span_ns for gpu in gpus]
-    return [
-        [f"  {name} of {len(gpus):,}", "", grid.Ns(pick(spans)), *(grid.Share(pick(values), 1) for values in shares)]
-        for name, pick in (("lowest", min), ("median", median), ("highest", max))
-    ]
 
 
 def _weigh_by_idle_time(gpus: Sequence[GpuNumbers]) -> list[tuple[float, ...]]:

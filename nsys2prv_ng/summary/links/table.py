@@ -5,42 +5,8 @@ from __future__ import annotations
 from nsys2prv_ng.summary.links import numbers
 from nsys2prv_ng.summary.links.numbers import PipelineNumbers, PipelineStage
 from nsys2prv_ng.text.formatting import count_noun, format_bytes, format_percent, format_ranks, format_time, join_first
-from nsys2prv_ng.text.grid import (
-    Bytes,
-    Cell,
-    Column,
-    Count,
-    Grid,
-    Name,
-    Ns,
-    Ordinal,
-    Rate,
-    Share,
-    make_columns,
-    tabulate,
-)
+from nsys2prv_ng.text.grid import Cell, Column, Count, Grid, Name, Ns, Ordinal, Share, make_columns
 from nsys2prv_ng.text.names import clean_name, name_task, quote_name
-
-
-def tabulate_message_rates(links: numbers.LinkNumbers) -> Grid:
-    """Return the rates of messages by size, within and between nodes apart, most bytes first."""
-    return tabulate(
-        links.sizes,
-        [
-            ("messages", lambda rate: rate.library),
-            ("", name_class),
-            ("size", lambda rate: Bytes(rate.bytes)),
-            (Column("in a call", optional=True), lambda rate: "" if rate.together == 1 else Count(rate.together)),
-            ("pairs", lambda rate: Count(rate.pairs)),
-            ("count", lambda rate: Count(rate.count)),
-            ("mean", lambda rate: Ns(rate.ns / rate.count)),
-            ("algbw", lambda rate: Rate(rate.algorithm_bytes_per_s)),
-        ],
-        caption=f"Rates of {count_noun(links.rated, 'message')} of {links.messages:,}, from when both sides run",
-        names=2,
-        more="sizes",
-    )
-
 
 # ---- in words --------------------------------------------------------------------------------------------------------
 

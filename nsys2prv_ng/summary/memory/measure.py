@@ -34,36 +34,21 @@ def measure_memory(job: Job, devices: Devices, kernel_times: Sequence[KernelTime
     if not levels:
         return None
     parts = [*job.engine.sum_up(lambda index: _sum_report(job, index, levels), range(len(job.reports)))]
-    sums = _Sums(
-        add_up([part.kept for part in parts], ["row", "range", "call"]),
-        {row: place for part in parts for row, place in part.peaks.items()},
-    )
+    kept = add_up(parts, ["row", "range", "call"])
     kernel_ns = _sum_kernel_times(kernel_times)
     return numbers.MemoryNumbers(
         steps=0 if steps is None else steps.number.size,
         step_numbers=[] if steps is None else steps.number[choose_points(steps.number.size)].tolist(),
-        gpus=[_make_gpu(job, devices, row, levels[row], sums, steps, kernel_ns) for row in sorted(levels)],
+        gpus=[_make_gpu(job, devices, row, levels[row], kept, steps, kernel_ns) for row in sorted(levels)],
     )
 
 
-class _Sums(NamedTuple):
-    """Sums over a report, or over all, as tables by `row` of the GPU.
-
-    `kept`: number and bytes of the allocations that stay, by `range` and `call`. `peaks`: range and call of the
-    allocation that made the peak.
-    """
-
-    kept: Table
-    peaks: dict[int, tuple[str, str]]
-
-
 def _make_gpu(
-    job: Job, devices: Devices, row: int, level: MemoryLevel, sums: _Sums, steps: Steps | None, kernel_ns: FloatTable
+    job: Job, devices: Devices, row: int, level: MemoryLevel, kept: Table, steps: Steps | None, kernel_ns: FloatTable
 ) -> numbers.GpuMemory:
     device = devices.rows[row]
-    places = [numbers.KeptMemory(**each) for each in _list_rows(sums.kept, row)]
+    places = [numbers.KeptMemory(**each) for each in _list_rows(kept, row)]
     places.sort(key=lambda each: (-each.bytes, each.range, each.call))
-    peak_range, peak_call = sums.peaks.get(row, ("", ""))
     return numbers.GpuMemory(
         node=device.node,
         gpu=device.gpu.number,
@@ -75,13 +60,11 @@ def _make_gpu(
         peak_bytes=level.peak,
         peak_at_ns=level.peak_time - job.scope.origin,
         peak_step=None if steps is None or not level.steps else int(steps.number[level.peak_step]),
-        peak_range=peak_range,
-        peak_call=peak_call,
         growth_per_step=measure_growth(level.least),
         leak=is_leak(level.least, _find_kernel_time(kernel_ns, device.tasks, level.steps)),
         least_by_step=level.least[choose_points(level.steps)].tolist() if level.steps else [],
         kept=places[:_MOST_KEPT],
-        more_kept_bytes=sum(kept.bytes for kept in places[_MOST_KEPT:]),
+        more_kept_bytes=sum(place.bytes for place in places[_MOST_KEPT:]),
     )
 
 
@@ -123,32 +106,23 @@ class _Changes(NamedTuple):
     lifetime: IntArray
 
 
-def _sum_report(job: Job, index: int, levels: Mapping[int, MemoryLevel]) -> _Sums:
-    """Return the sums over one report."""
+def _sum_report(job: Job, index: int, levels: Mapping[int, MemoryLevel]) -> Table:
+    """Return the number and bytes of the allocations of a report that stay, by `row` of the GPU, `range` and `call`."""
     report = job.reports[index]
     changes = _load_changes(job, index, levels)
     is_free = changes.allocated == ABSENT
     rows = np.array(sorted(levels), np.int64)
-    times = np.array([(levels[row].last, levels[row].peak_time) for row in rows.tolist()], np.int64)
-    last, peak_time = times[np.searchsorted(rows, changes.row)].T
+    last = np.array([levels[row].last for row in rows.tolist()], np.int64)[np.searchsorted(rows, changes.row)]
     is_freed = (changes.lifetime != ABSENT) & (changes.time + changes.lifetime <= last)
-    is_kept, has_peak = ~is_free & ~is_freed & (changes.time <= last), ~is_free & (changes.time == peak_time)
-    at = np.flatnonzero(is_kept | has_peak)
+    at = np.flatnonzero(~is_free & ~is_freed & (changes.time <= last))
     calls = load_opened_events(report, source_names.CUDA_API, job.store)
     range_, call, range_names = _find_places(job, index, calls, changes.place[at], changes.time[at])
     ranges, names = dict(enumerate(range_names)), calls.get_names(types.CUDA_API)
-    row, here = changes.row[at], np.flatnonzero(is_kept[at])
-    kept = {"row": row, "range": range_, "call": call, "count": np.ones_like(at), "bytes": changes.allocated[at]}
-    kept = sum_table(take_rows(kept, here), ["row", "range", "call"])
+    places = {"row": changes.row[at], "range": range_, "call": call}
+    kept = sum_table({**places, "count": np.ones_like(at), "bytes": changes.allocated[at]}, [*places])
     for key, texts in ("range", ranges), ("call", names):
         kept[key] = make_objects(texts.get(code, "") for code in kept[key].tolist())
-    return _Sums(
-        kept=kept,
-        peaks={
-            int(row[n]): (ranges.get(int(range_[n]), ""), names.get(int(call[n]), ""))
-            for n in np.flatnonzero(has_peak[at])
-        },
-    )
+    return kept
 
 
 def _load_changes(job: Job, index: int, levels: Mapping[int, MemoryLevel]) -> _Changes:

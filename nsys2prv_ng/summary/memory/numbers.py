@@ -51,10 +51,6 @@ class GpuMemory(ValueClass, kw_only=True):
     """When the peak was reached first, from time 0 of the trace."""
     peak_step: int | None
     """Number of the step in which that was; None without steps."""
-    peak_range: str
-    """The NVTX range of the allocation that made the peak; "" if there is none, or no such allocation."""
-    peak_call: str
-    """The call that made it; "" if it is not known."""
     growth_per_step: int | None
     """How much the least memory in use grows with each step: the median slope (Theil-Sen). None below three steps."""
     leak: bool

@@ -26,10 +26,6 @@ def list_memory_tables(memory: MemoryNumbers, time: str) -> list[Grid]:
 
 def tabulate_memory(memory: MemoryNumbers, time: str, shift_ns: int = 0) -> Grid:
     """Return the memory in use on each GPU. `shift_ns`: added to the times of peaks."""
-
-    def show_place(gpu: GpuMemory) -> Cell:
-        return Name(f"{gpu.peak_range or NO_RANGE}, {gpu.peak_call}" if gpu.peak_call else "")
-
     return grid.tabulate(
         memory.gpus,
         [
@@ -41,7 +37,6 @@ def tabulate_memory(memory: MemoryNumbers, time: str, shift_ns: int = 0) -> Grid
                 lambda gpu: "" if gpu.peak_step is None else grid.Ordinal(gpu.peak_step),
             ),
             (Column("at", minor=True), lambda gpu: Moment(gpu.peak_at_ns + shift_ns)),
-            (Column("allocated in", wide=True, optional=True), show_place),
             ("at start", lambda gpu: Bytes(gpu.begin_bytes)),
             ("at end", lambda gpu: Bytes(gpu.end_bytes)),
             ("growth per step", lambda gpu: Growth(gpu.growth_per_step)),

@@ -14,7 +14,7 @@ from nsys2prv_ng.analysis.efficiency import typical_step
 from nsys2prv_ng.analysis.efficiency.windows import WindowPlan, make_plan
 from nsys2prv_ng.analysis.gpus import waiting as on_gpu
 from nsys2prv_ng.analysis.gpus.activity import Devices, list_devices
-from nsys2prv_ng.analysis.heat_maps import Shares, average_metrics, find_largest_memory, find_lateness
+from nsys2prv_ng.analysis.heat_maps import Shares, average_metrics, find_lateness
 from nsys2prv_ng.analysis.waits.waits import Waits
 from nsys2prv_ng.arrays.types import IntArray
 from nsys2prv_ng.intervals.states import make_edges
@@ -61,7 +61,7 @@ def collect_pictures(job: Job, waits: Waits, slow: int | None = None) -> Picture
         end_ns=int(edges[-1]) - job.scope.zero,
         heat_maps=[
             *(heat for shares, _, rows in swept for heat in _draw_shares(shares, rows)),
-            *_draw_others(job, waits, devices, plan, edges),
+            *_draw_others(job, waits, devices, edges),
         ],
         step=steps[0] if steps else None,
         other_step=steps[1] if len(steps) > 1 else None,
@@ -202,21 +202,13 @@ def _name_gpus(job: Job, devices: Devices, rows: IntArray) -> list[str]:
 # ---- heat maps -------------------------------------------------------------------------------------------------------
 
 
-_OTHER_KINDS = {
-    "lateness": MapKind(
-        "Arrival delay",
-        "Longest delay with which the rank arrived after all others, which waited for it. 0: no wait beyond the clock "
-        "error. Blank: no arrival, or only unclassified ones.",
-        "analysis/lateness",
-        unit="ns",
-    ),
-    "memory": MapKind(
-        "Memory in use",
-        "Largest sum of all memory of the GPU that its processes had allocated.",
-        "views/memory_level",
-        unit="B",
-    ),
-}
+_LATENESS = MapKind(
+    "Arrival delay",
+    "Longest delay with which the rank arrived after all others, which waited for it. 0: no wait beyond the clock "
+    "error. Blank: no arrival, or only unclassified ones.",
+    "analysis/lateness",
+    unit="ns",
+)
 
 
 def _draw_shares(shares: Shares, rows: _Rows) -> Iterator[HeatMap]:
@@ -228,16 +220,13 @@ def _draw_shares(shares: Shares, rows: _Rows) -> Iterator[HeatMap]:
             yield HeatMap(key=key, **vars(kind), rows=rows.names, values=shares.get_percent(key).value)
 
 
-def _draw_others(job: Job, waits: Waits, devices: Devices, plan: WindowPlan, edges: IntArray) -> Iterator[HeatMap]:
+def _draw_others(job: Job, waits: Waits, devices: Devices, edges: IntArray) -> Iterator[HeatMap]:
     """Yield the maps of tasks and of GPUs that do not show states, if anything is known of their quantity."""
     late = find_lateness(job, waits, edges)
     if np.isfinite(late.value).any():
         names = [job.tree.model.tasks[task].name for task in late.row.tolist()]
-        yield HeatMap(key="lateness", **vars(_OTHER_KINDS["lateness"]), rows=names, values=late.value)
+        yield HeatMap(key="lateness", **vars(_LATENESS), rows=names, values=late.value)
     yield from draw_metrics(job, devices, edges)
-    row, value = find_largest_memory(job, devices, plan, edges)
-    if row.size:
-        yield HeatMap(key="memory", **vars(_OTHER_KINDS["memory"]), rows=_name_gpus(job, devices, row), values=value)
 
 
 # ---- the typical step ------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ class MapKind(ValueClass):
     """A kind of heat map: its texts, and what it shows.
 
     `about`: a sentence that defines a value. `preset`: the preset that shows the same, such as `analysis/lateness`;
-    empty without one. `states`: the states whose share of time it shows, if it shows states. `unit`: "%", "ns" or "B".
+    empty without one. `states`: the states whose share of time it shows, if it shows states. `unit`: "%" or "ns".
     The scale of percentages ends at 100, that of others at the largest value.
     """
 
@@ -35,7 +35,7 @@ class HeatMap(MapKind, kw_only=True):
     """A quantity over time: its mean, sum or maximum in each of b bins of equal length, for each of r rows.
 
     `key`: one of "busy", "computing", "whole_graph", "moving", "waiting", "not_split", "lateness", "sm", "tensor",
-    "dram", "nvlink_received", "nvlink_transmitted" and "memory". `values`: (r, b); NaN if nothing is known.
+    "dram", "nvlink_received" and "nvlink_transmitted". `values`: (r, b); NaN if nothing is known.
     """
 
     key: str

@@ -30,7 +30,7 @@ from nsys2prv_ng.summary.links.measure import measure_links
 from nsys2prv_ng.summary.links.messages import NO_PAYLOAD, find_payload_remedy, mark_without_payload
 from nsys2prv_ng.summary.links.pipeline import measure_pipeline
 from nsys2prv_ng.summary.waits.culprits import Blamed, WaitsForTasks, sum_culprits
-from nsys2prv_ng.summary.waits.numbers import Bandwidth, Communicator, LateCost, MpiWaits, RankWaits, WaitNumbers
+from nsys2prv_ng.summary.waits.numbers import Bandwidth, LateCost, MpiWaits, RankWaits, WaitNumbers
 from nsys2prv_ng.summary.waits.words import find_main_reasons, group_costs
 
 
@@ -77,7 +77,6 @@ def compute_waits(
         bandwidth=measure_bandwidth(job, waits, parts, kernels.pieces.at),
         links=measure_links(job, waits, parts, at, devices),
         pipeline=measure_pipeline(job, waits, devices),
-        communicators=_list_communicators(job),
         payload_remedy=find_payload_remedy(job),
     )
 
@@ -98,24 +97,6 @@ def _blame(
     shown = ShownWaits(*(np.concatenate(columns) for columns in zip(kernels, calls, strict=True)))
     blamed = shown.take((waits.culprit[shown.at] >= 0) & (shown.until > shown.begin))
     return shown, sum_culprits(job, late, Blamed(late.instance[blamed.at], blamed.begin, blamed.until))
-
-
-def _list_communicators(job: Job) -> list[Communicator]:
-    """Return NCCL's communicators with members that the user chose."""
-    ranks = job.whole.ranks
-    return [
-        Communicator(
-            id=found.id,
-            number=found.number,
-            label=found.label,
-            axis=found.axis,
-            ranks=found.ranks,
-            members=sorted(rank for task in found.tasks if (rank := ranks[task]) is not None),
-        )
-        for joined in job.joined
-        for found in joined.nccl_communicators
-        if (job.new_task[list(found.tasks)] >= 0).any()
-    ]
 
 
 def _count_not_split(job: Job, waits: Waits, at: IntArray, unmatched: IntArray) -> dict[str, int]:

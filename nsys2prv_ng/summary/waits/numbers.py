@@ -98,25 +98,6 @@ class LateCost(Lateness, kw_only=True):
     ns: int
 
 
-class Communicator(ValueClass, kw_only=True):
-    """A communicator of NCCL, and what its members and calls show of its use."""
-
-    id: str
-    """NCCL's id, as 16 hexadecimal digits."""
-    number: int
-    """Its number in the trace."""
-    label: str
-    """Its number, name and members in words."""
-    name: str = ""
-    """Always empty: reports have no names of communicators."""
-    axis: str
-    """What it is for: data, sharded data, tensor, pipeline or expert; empty if that is not known."""
-    ranks: int
-    """The number of its ranks."""
-    members: list[int]
-    """Ranks in the job of the members in the reports."""
-
-
 class Bandwidth(ValueClass, kw_only=True):
     """Collectives of one function and size in a communicator; `ns` is the time in which they moved data."""
 
@@ -170,8 +151,6 @@ class WaitNumbers(ValueClass, kw_only=True):
     """Messages by pair; None without any, and in summaries of older versions."""
     pipeline: PipelineNumbers | None = None
     """Stages and their bubble; None without a certain pipeline, and in summaries of older versions."""
-    communicators: list[Communicator] = field(default_factory=list)
-    """NCCL's, by number."""
     payload_remedy: str = ""
     """How to export reports with payload; empty if no report lacks it."""
 

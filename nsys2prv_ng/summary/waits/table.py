@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nsys2prv_ng.grouping import group_by_key
-from nsys2prv_ng.sources.nccl.communicators import format_members
 from nsys2prv_ng.summary.waits import numbers
 from nsys2prv_ng.summary.waits.words import find_main_reasons, group_costs, list_bandwidth, list_stragglers
 from nsys2prv_ng.text.formatting import count_noun, shorten_range_name
@@ -144,21 +142,6 @@ def tabulate_excess(waits: numbers.WaitNumbers, whole_ns: int, steps: int) -> Gr
     return Grid(caption=caption, columns=columns, rows=rows, names=2)
 
 
-# ---- communicators ---------------------------------------------------------------------------------------------------
-
-
-def tabulate_communicators(waits: numbers.WaitNumbers) -> Grid:
-    """Return what communicators are for, those of one name and size together; no rows for a single communicator."""
-    shown = waits.communicators if len(waits.communicators) > 1 else []
-    groups = group_by_key(((each.axis, each.ranks), each) for each in shown)
-    rows: list[list[Cell]] = [
-        [Name(name or "-"), Count(len(found)), Count(ranks), format_members(found[0].members, ranks)]
-        for (name, ranks), found in groups.items()
-    ]
-    columns = make_columns("used for", "communicators", "ranks", "first")
-    return Grid(caption="NCCL communicators", columns=columns, rows=rows, more="kinds")
-
-
 # ---- bandwidth -------------------------------------------------------------------------------------------------------
 
 
@@ -180,23 +163,6 @@ def tabulate_bandwidth(bandwidth: Sequence[numbers.Bandwidth]) -> Grid:
         caption=f"Bandwidth of {count} from the last arrival on, without wait time",
         names=2,
         more="sizes",
-    )
-
-
-def tabulate_nccl(functions: Sequence[numbers.NcclNumbers]) -> Grid:
-    """Return NCCL calls and kernels by function, the longest time first."""
-    return tabulate(
-        functions,
-        [
-            ("NCCL", lambda each: Name(each.function)),
-            ("calls", lambda each: Count(each.calls)),
-            ("size", lambda each: Bytes(each.bytes)),
-            ("kernels", lambda each: Count(each.kernels)),
-            ("kernel time", lambda each: Ns(each.kernel_ns)),
-            ("rate", lambda each: Rate.measure(each.carried_bytes, each.carried_ns)),
-        ],
-        caption="NCCL kernel time and rates include wait time",
-        more="functions",
     )
 
 

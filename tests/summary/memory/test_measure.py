@@ -94,7 +94,7 @@ def test_a_leak_is_named_with_its_place(tmp_path: Path) -> None:
     [gpu] = summary.memory.gpus
     check(gpu, program, summary.memory.step_numbers[0])
     assert gpu.leak and gpu.growth_per_step == MIB and summary.memory.leaks == [gpu]
-    assert (gpu.peak_step, gpu.peak_range, gpu.peak_call) == (29, "step", "cudaMalloc")
+    assert gpu.peak_step == 29
     [line] = [line for line in answer(summary).statements if line.label == "MEMORY"]
     assert line.evidence == ["memory"]
     assert line.text == (
