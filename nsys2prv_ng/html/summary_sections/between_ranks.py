@@ -94,9 +94,8 @@ def make_pipeline_section(summary: JobSummary) -> Section | None:
     pipeline = None if summary.waits is None else summary.waits.pipeline
     if pipeline is None:
         return None
-    tables = links_table.tabulate_pipeline(pipeline), links_table.tabulate_bubbles(pipeline)
-    sentence = Paragraph(f"{links_table.describe_pipeline(summary.pipeline)}.")
-    blocks: list[Block] = [sentence, *(show_grid(table, MOST_RANKS) for table in tables)]
+    table = show_grid(links_table.tabulate_pipeline(pipeline), MOST_RANKS)
+    blocks: list[Block] = [Paragraph(f"{links_table.describe_pipeline(summary.pipeline)}."), table]
     lead = f"Numbers of {name_time(summary)}. In the bubble, a stage has nothing to do, because its neighbour has not"
     lead += " sent yet or none of its work is left. In a send wait, the neighbour is not ready to receive."
     return Section("pipeline", "Pipeline", lead, blocks, ["analysis/pipeline_bubble"])

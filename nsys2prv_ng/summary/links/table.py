@@ -89,17 +89,6 @@ def _list_notes(pipeline: PipelineNumbers) -> list[str]:
     return notes
 
 
-def tabulate_bubbles(pipeline: PipelineNumbers) -> Grid:
-    """Return the bubble of each stage in each step, as a share of the step."""
-    rows: list[list[Cell]] = []
-    for n, (step, length) in enumerate(zip(pipeline.steps, pipeline.step_ns, strict=True)):
-        shares = [Share(stage.bubble_by_step[n], len(stage.ends) * length) for stage in pipeline.stages]
-        rows.append([Ordinal(step), Ns(length), *shares])
-    titles = [f"stage {number}" for number in range(len(pipeline.stages))]
-    columns = make_columns("step", "length", *titles)
-    return Grid(caption="Bubble by step, as a share of it", columns=columns, rows=rows, more="steps")
-
-
 _MOST_TASKS = 3
 
 

@@ -8,17 +8,26 @@ from nsys2prv_ng.summary.links.numbers import LinkNumbers, PipelineNumbers
 from nsys2prv_ng.value_class import ValueClass
 
 
-class MpiWaits(ValueClass, kw_only=True):
-    """MPI calls of a task that carry out collectives and messages: their time and its parts, as in RankWaits."""
+class TaskWaits(ValueClass, kw_only=True):
+    """How a task waits, and how long others wait for it: in NCCL kernels, or in MPI calls."""
 
-    mpi_ns: int
     wait_ns: int
     transfer_ns: int
     unsplit_ns: int
     collectives: int
+    """Collectives in which the task takes part."""
     last: int
+    """Collectives in which others waited for the task."""
     caused_wait_ns: int
+    """Time that others waited for the task."""
     caused_in_messages_ns: int
+    """The part of `caused_wait_ns` in sends and receives."""
+
+
+class MpiWaits(TaskWaits, kw_only=True):
+    """MPI calls of a task that carry out collectives and messages, the sum of waiting, moving and unsplit time."""
+
+    mpi_ns: int
 
 
 class LongestWait(ValueClass, kw_only=True):
@@ -32,25 +41,14 @@ class LongestWait(ValueClass, kw_only=True):
     """Its end, in the same time."""
 
 
-class RankWaits(ValueClass, kw_only=True):
+class RankWaits(TaskWaits, kw_only=True):
     """Time of a task in NCCL kernels, the sum of its waiting, moving and unsplit time."""
 
     rank: int | None
     task: str
     nccl_ns: int
-    wait_ns: int
     exposed_wait_ns: int | None
     """Waiting while its GPU computes nothing; None if GPU activity was not read."""
-    transfer_ns: int
-    unsplit_ns: int
-    collectives: int
-    """Collectives in which the task takes part."""
-    last: int
-    """Collectives in which others waited for the task."""
-    caused_wait_ns: int
-    """Time that others waited for the task."""
-    caused_in_messages_ns: int
-    """The part of `caused_wait_ns` in sends and receives."""
     reason: str | None
     """The reason for its lateness that cost most; None if nobody waited for it."""
     longest_wait: LongestWait | None

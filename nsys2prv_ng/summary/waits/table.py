@@ -27,7 +27,7 @@ from nsys2prv_ng.text.names import name_task
 
 _WAIT, _HIDDEN_WAIT, _TRANSFER, _UNSPLIT = "waiting_ns", "hidden_wait_ns", "moving_ns", "not_split_ns"
 """Hues of the parts of communication (html/colours.py)."""
-_Row = tuple[list[Cell], numbers.RankWaits | numbers.MpiWaits, list[BarPart]]
+_Row = tuple[list[Cell], numbers.TaskWaits, list[BarPart]]
 """The first cells of a row, the numbers of its task, and the waiting parts of its bar."""
 
 
