@@ -98,11 +98,11 @@ def _describe_comparison(definitions: dict[type, Any]) -> dict[str, Any]:
     properties = {
         "findings": {"type": "array", "items": _describe_type(Finding, definitions)},
         **_describe_class(Pair, definitions)["properties"],
-        "comparisons": {**_describe_type(list[Pair], definitions), "description": "Each later run and the first."},
+        "pairs": {**_describe_type(list[Pair], definitions), "description": "Each later run and the first."},
         **{
             name: {**_describe_type(hint, definitions), "description": docs[name]}
             for name, hint in get_type_hints(Comparison, localns=_LATER).items()
-            if name in ("scaling", "traces")
+            if name in ("scaling", "history", "traces")
         },
     }
     return _describe_object(Comparison, properties)

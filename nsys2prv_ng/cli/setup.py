@@ -57,7 +57,7 @@ def slurm(
 ) -> None:
     """Print a Slurm batch script that profiles a job.
 
-    The job leaves the trace, the summary and an HTML report, and prints the summary. Submit the script with sbatch.
+    The job leaves the reports, the summary and an HTML report, and prints the summary. Submit the script with sbatch.
     """
     job, note = choose_form(replace(options, command=command or ()))
     script = render_script(job)

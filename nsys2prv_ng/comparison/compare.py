@@ -139,7 +139,7 @@ def _measure(side: Side, size: int) -> SideNumbers:
         step_mean_ns=statistics.find_average(samples, "mean") if samples else None,
         step_median_low_ns=low,
         step_median_high_ns=high,
-        window_ns=sum(until - begin for begin, until in windows),
+        length_ns=sum(until - begin for begin, until in windows),
         per_step=covers_its_steps(summary),
         captures=captures,
         table_capture=find_table_capture(side),

@@ -73,7 +73,7 @@ class SideNumbers(ValueClass):
     """Lower limit of the median with 95 % confidence; None for less than six steps, or less than six captures."""
     step_median_high_ns: int | None
     """Upper limit of the median with 95 % confidence; None for less than six steps, or less than six captures."""
-    window_ns: int
+    length_ns: int
     """Time that the tables of this side cover."""
     per_step: bool
     """Whether the window is the time of the steps, so that totals can be divided by the number of steps."""

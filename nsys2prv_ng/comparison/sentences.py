@@ -149,7 +149,7 @@ def state_verdict(pair: Pair, quote: Quote) -> str:
         return f"no times of {a} and {b} can be compared, because {_explain_doubt(pair, quote)}"
     before, after = format_time(verdict.a_ns), format_time(verdict.b_ns)
     if verdict.measure == "capture":
-        is_all = (verdict.a_ns, verdict.b_ns) == (pair.a.window_ns, pair.b.window_ns)
+        is_all = (verdict.a_ns, verdict.b_ns) == (pair.a.length_ns, pair.b.length_ns)
         times = f"{after} {'of time read' if is_all else 'in which GPUs work'} instead of {before}"
     elif max(pair.sizes) > 1:
         times = f"{after} instead of {before} for the same work"

@@ -121,7 +121,7 @@ def _list_facts(side: Side, numbers: SideNumbers) -> dict[str, str]:
         "program": "" if facts is None else ", ".join(map(clean, facts.programs)),
         "nsys": "" if facts is None else ", ".join(map(clean, facts.nsys_versions)),
         "only chosen": ", ".join(clean(what) for what in summary.chosen if what != "time"),
-        "time that was read": format_time(numbers.window_ns),
+        "time that was read": format_time(numbers.length_ns),
         "steps": "" if numbers.step_name is None else describe_steps(numbers, clean),
         "median step": "" if numbers.step_median_ns is None else format_time(numbers.step_median_ns),
         "mean step": "" if numbers.step_mean_ns is None else format_time(numbers.step_mean_ns),
