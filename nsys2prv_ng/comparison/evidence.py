@@ -15,9 +15,10 @@ both agree.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import exp, expm1, log, log1p, pi, sqrt
 from statistics import NormalDist, fmean
+from typing import NamedTuple
 
 from nsys2prv_ng.comparison.model import Evidence, Side, Verdict
 from nsys2prv_ng.comparison.sides import list_step_times
@@ -25,15 +26,17 @@ from nsys2prv_ng.summary.difference.statistics import find_average
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.formatting import format_percent
 
-GPU, HOST, NETWORK = 0.01, 0.1, 0.5
-"""Standard deviation (share of a step) over captures of one program on one machine: of steps that GPUs limit; of those
-that hosts limit, its square in proportion to the host-bound share; of communication, in proportion to its share.
+GPU, HOST, WAITS, TRANSFERS = 0.01, 0.1, 0.3, 0.05
+"""What captures of one program vary by on one machine (standard deviation, as a share of the step): GPU in any case,
+HOST and WAITS times the square root of the shares of the step that are host-bound and that ranks wait for each other,
+TRANSFERS times the share in which NCCL moves data.
 
-Measured by benchmarks/gate on two H200 (docs/guides/ci.md, 162 captures in tests/data/gate): 0.4 to 0.8 % (GPU-bound);
-5 to 7 % (85 % host-bound) and 2 to 5 % (half host-bound) beside the speed of launches; 15 % (35 % communication)."""
+Measured by benchmarks/gate on H200s (184 captures in tests/data/gate): 0.4 to 0.8 % of GPU-bound steps; 5 to 9 % where
+80 % is host-bound and 2 to 5 % where half is, beside the speed of launches; 15 % where two ranks wait 21 % of the step
+for each other; 4 % of the time of transfers. Over several nodes it was not measured."""
 PRIOR_CAPTURES = 10
-"""As many captures the variance before counts. A choice: of four groups of ten captures, variances beside what HOST and
-GPU say differ by a factor of 2, as those of ten captures do by chance."""
+"""As many captures the variance before counts. A choice: of four groups of ten captures, variances beside what the
+constants say differ by a factor of 2, as those of ten captures do by chance."""
 LEVEL = 0.05
 """Probability that a change is below its lower limit, and that it is above its upper limit."""
 _LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
@@ -47,33 +50,26 @@ def find_evidence(a: Side, b: Side, verdict: Verdict, sizes: tuple[int, int] = (
     if verdict.measure != "step":
         return None
     times = [[list_step_times(each, size) for each in side.every] for side, size in zip((a, b), sizes, strict=True)]
-    shares = [find_shares(each) for side in (a, b) for each in side.every]
-    host, network = (fmean(values) for values in zip(*shares, strict=True))
     return weigh(
         [[log(max(1, find_average(steps, verdict.average))) for steps in side] for side in times],
         [[log(compare_launches(a.every[0], each)) for each in side.every] for side in (a, b)],
-        host,
-        network,
+        find_shares([*a.every, *b.every]),
         of_steps=sum(_vary_steps(each, verdict) for each in times),
     )
 
 
 def weigh(
-    times: Sequence[Sequence[float]],
-    speeds: Sequence[Sequence[float]],
-    host: float,
-    network: float,
-    *,
-    of_steps: float = 0.0,
+    times: Sequence[Sequence[float]], speeds: Sequence[Sequence[float]], shares: Shares, *, of_steps: float = 0.0
 ) -> Evidence:
     """Return the limits of a change. All times are logarithms, of two sides and their captures.
 
-    `speeds`: of launches. `host`, `network`: shares of the step. `of_steps`: the variance of averages of few steps.
+    `speeds`: of launches. `of_steps`: the variance of averages of few steps.
     """
+    host = shares.host
     level = [[ns - host * speed for ns, speed in zip(*side, strict=True)] for side in zip(times, speeds, strict=True)]
     slower = fmean(speeds[1]) - fmean(speeds[0])
     counts = [len(side) for side in times]
-    deviation = find_deviation(level, host, network)
+    deviation = find_deviation(level, shares)
     noise = sqrt(deviation**2 * sum(1 / count for count in counts) + of_steps)
     margin = noise * find_quantile(1 - LEVEL, PRIOR_CAPTURES + sum(counts) - 2)
     change = fmean(times[1]) - fmean(times[0])
@@ -81,10 +77,8 @@ def weigh(
     return Evidence(
         captures=counts,
         host_share=host,
-        network_share=network,
         host_speed=exp(slower),
         deviation=deviation,
-        noise=noise,
         change=expm1(change),
         least=expm1(least),
         most=expm1(most),
@@ -93,13 +87,30 @@ def weigh(
     )
 
 
-def find_shares(summary: JobSummary) -> tuple[float, float]:
-    """Return the shares of GPU time that are host-bound, and that communication takes; 1 and 0 without GPUs."""
-    losses = None if summary.efficiency is None else summary.efficiency.losses
-    if losses is None or not losses.devices or summary.efficiency is None or not summary.efficiency.length_ns:
-        return 1.0, 0.0
-    total = losses.devices * summary.efficiency.length_ns
-    return losses.host_ns / total, (losses.waiting_ns + losses.moving_ns + losses.not_split_ns) / total
+class Shares(NamedTuple):
+    """Shares of the time of GPUs: host-bound, waiting for other ranks, and moving data."""
+
+    host: float
+    waits: float
+    transfers: float
+
+    @property
+    def variance(self) -> float:
+        """What captures of a program with these shares vary by."""
+        return GPU**2 + HOST**2 * self.host + WAITS**2 * self.waits + (TRANSFERS * self.transfers) ** 2
+
+
+def find_shares(captures: Iterable[JobSummary]) -> Shares:
+    """Return the mean shares of captures. Jobs without GPUs are host-bound."""
+    return Shares(*map(fmean, zip(*map(_find_shares, captures), strict=True)))
+
+
+def _find_shares(summary: JobSummary) -> tuple[float, float, float]:
+    efficiency = summary.efficiency
+    if efficiency is None or efficiency.losses is None or not efficiency.losses.devices * efficiency.length_ns:
+        return 1.0, 0.0, 0.0
+    losses, total = efficiency.losses, efficiency.losses.devices * efficiency.length_ns
+    return losses.host_ns / total, losses.waiting_ns / total, (losses.moving_ns + losses.not_split_ns) / total
 
 
 def compare_launches(a: JobSummary, b: JobSummary) -> float:
@@ -110,12 +121,11 @@ def compare_launches(a: JobSummary, b: JobSummary) -> float:
     return sum(other.total_ns / other.count * one.count for one, other in common) / before if before else 1.0
 
 
-def find_deviation(sides: Sequence[Sequence[float]], host: float, network: float) -> float:
+def find_deviation(sides: Sequence[Sequence[float]], shares: Shares) -> float:
     """Return the standard deviation of one capture. `sides`: logarithms of the times of the captures of each side."""
-    before = GPU**2 + HOST**2 * host + (NETWORK * network) ** 2
     squares = sum((value - fmean(side)) ** 2 for side in sides for value in side)
     known = sum(len(side) - 1 for side in sides)
-    return sqrt((PRIOR_CAPTURES * before + squares) / (PRIOR_CAPTURES + known))
+    return sqrt((PRIOR_CAPTURES * shares.variance + squares) / (PRIOR_CAPTURES + known))
 
 
 def _vary_steps(captures: Sequence[Sequence[int]], verdict: Verdict) -> float:

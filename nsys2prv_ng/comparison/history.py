@@ -17,7 +17,14 @@ from pathlib import Path
 from statistics import fmean
 
 from nsys2prv_ng.comparison.comparability import describe_capture
-from nsys2prv_ng.comparison.evidence import PRIOR_CAPTURES, compare_launches, find_deviation, find_quantile, find_shares
+from nsys2prv_ng.comparison.evidence import (
+    PRIOR_CAPTURES,
+    Shares,
+    compare_launches,
+    find_deviation,
+    find_quantile,
+    find_shares,
+)
 from nsys2prv_ng.comparison.model import HistoryCapture, HistoryNumbers, Side
 from nsys2prv_ng.comparison.sides import make_side, measure_capture
 from nsys2prv_ng.errors import UsageError
@@ -84,25 +91,26 @@ def make_history(
 
 def divide_series(captures: Sequence[JobSummary]) -> list[int]:
     """Return where parts without a change begin, 0 first."""
-    shares = [find_shares(each) for each in captures]
-    host, network = (fmean(values) for values in zip(*shares, strict=True))
-    times = [log(max(1, measure_capture(each))) - host * log(compare_launches(captures[0], each)) for each in captures]
-    return divide(times, host, network)
+    shares = find_shares(captures)
+    times = [
+        log(max(1, measure_capture(each))) - shares.host * log(compare_launches(captures[0], each)) for each in captures
+    ]
+    return divide(times, shares)
 
 
-def divide(times: Sequence[float], host: float, network: float) -> list[int]:
-    """Return where parts of a series of logarithms begin. `host`, `network`: shares of the step, as in evidence.py."""
+def divide(times: Sequence[float], shares: Shares) -> list[int]:
+    """Return where parts of a series of logarithms begin."""
     begins, parts = [0], [(0, len(times))]
     while parts:
         begin, end = parts.pop()
-        where = _find_division(times[begin:end], host, network)
+        where = _find_division(times[begin:end], shares)
         if where is not None:
             begins.append(begin + where)
             parts += [(begin, begin + where), (begin + where, end)]
     return sorted(begins)
 
 
-def _find_division(times: Sequence[float], host: float, network: float) -> int | None:
+def _find_division(times: Sequence[float], shares: Shares) -> int | None:
     """Return where the means before and after differ most; None if that may be chance."""
     count = len(times)
     places = range(_FEWEST, count - _FEWEST + 1)
@@ -112,7 +120,7 @@ def _find_division(times: Sequence[float], host: float, network: float) -> int |
     def weigh(place: int) -> float:
         """Return the t of a division."""
         sides = times[:place], times[place:]
-        deviation = find_deviation(sides, host, network)
+        deviation = find_deviation(sides, shares)
         return abs(fmean(sides[1]) - fmean(sides[0])) / (deviation * sqrt(1 / place + 1 / (count - place)))
 
     best = max(places, key=weigh)

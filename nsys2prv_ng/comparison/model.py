@@ -125,14 +125,10 @@ class Evidence(ValueClass):
     """The number of captures of a and b."""
     host_share: float
     """Share of GPU time that is host-bound, the mean of all captures; 1 without GPUs."""
-    network_share: float
-    """Share of GPU time that communication takes."""
     host_speed: float
     """How many times as long the launches of b take as the same launches of a."""
     deviation: float
     """Standard deviation between captures of one program, as a share of the step."""
-    noise: float
-    """Standard error of the change."""
     change: float
     """Of the means of all captures."""
     least: float

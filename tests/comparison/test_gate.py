@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nsys2prv_ng.comparison.compare import compare_sides
-from nsys2prv_ng.comparison.evidence import count_captures, find_quantile, weigh
+from nsys2prv_ng.comparison.evidence import Shares, count_captures, find_quantile, weigh
 from nsys2prv_ng.comparison.gate import judge, judge_runs, read_limit, rule
 from nsys2prv_ng.comparison.model import Side
 from nsys2prv_ng.comparison.sides import make_side
@@ -52,7 +52,9 @@ def test_slowdowns_of_twice_the_limit_are_found(
     assert codes[0] == 0
 
 
-@pytest.mark.parametrize(("host", "change"), [(0.0, 0.0), (0.0, 0.1), (0.5, 0.0), (0.5, 0.2), (0.9, 0.0), (0.9, 0.3)])
+@pytest.mark.parametrize(
+    ("host", "change"), [(0.0, 0.0), (0.0, 0.1), (Shares(0.5, 0.0, 0.0)), (0.5, 0.2), (0.9, 0.0), (0.9, 0.3)]
+)
 def test_ten_thousand_gates(host: float, change: float) -> None:
     """Captures that vary as the model says, on hosts whose speed varies by 16 %, with two captures a side.
 
@@ -66,7 +68,7 @@ def test_ten_thousand_gates(host: float, change: float) -> None:
         speeds = random.normal(0, 0.16, (2, 2))
         follows = random.uniform(0, host)  # the share of the step that follows the speed of hosts
         times = random.normal(0, spread, (2, 2)) + follows * speeds + np.array([[0.0], [log1p(change)]])
-        codes[rule(weigh(times.tolist(), speeds.tolist(), host, 0.0), limit)] += 1
+        codes[rule(weigh(times.tolist(), speeds.tolist(), Shares(host, 0.0, 0.0)), limit)] += 1
     wrong = codes[0] if change else codes[3]
     assert wrong / 10_000 <= 0.05
     if not host:  # what the GPU limits is decided
@@ -133,13 +135,13 @@ def test_rulings_say_what_would_decide() -> None:
 
 def test_captures_that_a_remedy_asks_for_decide() -> None:
     """As many captures as the line asks for find twice the limit in nine of ten cases, by the simulation above."""
-    evidence = weigh([[0.0], [0.0]], [[0.0], [0.0]], 0.5, 0.0)
+    evidence = weigh([[0.0], [0.0]], [[0.0], [0.0]], Shares(0.5, 0.0, 0.0))
     needed = count_captures(evidence, 0.1)
     random = np.random.default_rng(2)
     found = 0
     for _ in range(2000):
         times = random.normal(0, evidence.deviation, (2, needed)) + np.array([[0.0], [log(1.2)]])
-        found += rule(weigh(times.tolist(), np.zeros((2, needed)).tolist(), 0.5, 0.0), 0.1) == 3
+        found += rule(weigh(times.tolist(), np.zeros((2, needed)).tolist(), Shares(0.5, 0.0, 0.0)), 0.1) == 3
     assert 0.88 <= found / 2000 <= 0.99
 
 

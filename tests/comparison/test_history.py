@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import nsys2prv_ng
+from nsys2prv_ng.comparison.evidence import Shares
 from nsys2prv_ng.comparison.gate import judge_runs
 from nsys2prv_ng.comparison.history import divide
 from nsys2prv_ng.errors import UsageError
@@ -41,7 +42,7 @@ def test_series_without_changes_are_rarely_divided() -> None:
     random = np.random.default_rng(0)
     for host in (0.0, 0.9):
         spread = float(np.sqrt(0.01**2 + 0.1**2 * host))
-        divided = [len(divide(random.normal(0, spread, 20).tolist(), host, 0.0)) > 1 for _ in range(2000)]
+        divided = [len(divide(random.normal(0, spread, 20).tolist(), Shares(host, 0.0, 0.0))) > 1 for _ in range(2000)]
         assert sum(divided) / len(divided) <= 0.01
 
 
