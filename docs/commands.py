@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import typer.main
@@ -16,11 +16,9 @@ PAGE = DOCS / "reference/commands.md"
 
 _HEAD = """# Commands and options
 
-`python docs/commands.py` writes this page from the program; a test keeps them equal. The same text is in
-`nsys2prv-ng COMMAND --help`. If the first word is not a command, it is the first report, so
-`nsys2prv-ng REPORT... OUT.prv` translates.
-
-[Choose what to translate](../guides/choosing.md) explains the options of `translate` at more length.
+Look up a command, an option or an exit code; `nsys2prv-ng COMMAND --help` has the same text. If the first word is not
+a command, it is the first report, so `nsys2prv-ng REPORT... OUT.prv` translates. [Choose what to
+translate](../guides/choosing.md) helps to choose.
 
 | exit code | meaning |
 |---|---|
@@ -31,37 +29,63 @@ _HEAD = """# Commands and options
 | 128 + n | ended by signal n |
 | any | `run-rank` and `record`: that of the program |
 
-An error is one line on standard error: the file, what is wrong, and the remedy. A trace appears whole or not at all.
-
 ## The program
 
 """
+_SHARED = "## Options of several commands\n"
 
 
 def describe_program() -> str:
     """Return the whole page."""
     group: Any = typer.main.get_command(app)  # of click, or of the copy of click that newer versions of typer contain
     settings = group.context_settings
-    parts = [_HEAD + _list_options(group, "nsys2prv-ng", settings)]
-    parts += [
-        _describe_command(name, command, settings) for name, command in group.commands.items() if not command.hidden
-    ]
+    options = {
+        name: [row for row in _list_options(command, f"nsys2prv-ng {name}", settings) if "`--help`" not in row]
+        for name, command in group.commands.items()
+        if not command.hidden
+    }
+    shared = _find_shared(options)
+    parts = [_HEAD + _write_table(_list_options(group, "nsys2prv-ng", settings)), _SHARED, *_describe_shared(shared)]
+    parts += [_describe_command(name, group.commands[name], rows, shared) for name, rows in options.items()]
     return "\n".join(parts)
 
 
-def _describe_command(name: str, command: Any, settings: Mapping[str, Any]) -> str:
+def _find_shared(options: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Return the commands of each row that several have; of rows for one option, only that which most have."""
+    rows = dict.fromkeys(row for rows in options.values() for row in rows)
+    commands = {row: tuple(name for name, rows in options.items() if row in rows) for row in rows}
+    most = {row.split("|")[1]: row for row in sorted(rows, key=lambda row: len(commands[row]))}
+    return {row: names for row, names in commands.items() if len(names) > 1 and most[row.split("|")[1]] == row}
+
+
+def _describe_shared(shared: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Return a table for each set of commands, after a line that names them."""
+    parts = []
+    for names in dict.fromkeys(shared.values()):
+        rows = [row for row, others in shared.items() if others == names]
+        parts.append(f"Of {', '.join(f'`{name}`' for name in names)}:\n\n{_write_table(rows)}")
+    return parts
+
+
+def _describe_command(name: str, command: Any, rows: Sequence[str], shared: Collection[str]) -> str:
+    """Return the section of a command, with a table of the options that it does not share."""
     arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
     usage = " ".join([f"nsys2prv-ng {name}", "[OPTION...]", *(argument.metavar for argument in arguments)])
     text = [f"## {name}", "", "```", usage, "```", "", _unwrap(command.help), ""]
     text += [f"`{argument.metavar}`: {_describe_parameter(argument)}\n" for argument in arguments if argument.help]
-    return "\n".join(text) + "\n" + _list_options(command, f"nsys2prv-ng {name}", settings)
+    own = [row for row in rows if row not in shared]
+    return "\n".join(text) + ("\n" + _write_table(own) if own else "")
 
 
-def _list_options(command: Any, name: str, settings: Mapping[str, Any]) -> str:
+def _write_table(rows: Sequence[str]) -> str:
+    return "\n".join(["| option | meaning |", "|---|---|", *rows]) + "\n"
+
+
+def _list_options(command: Any, name: str, settings: Mapping[str, Any]) -> list[str]:
+    """Return the rows of a command's options."""
     context = command.context_class(command, info_name=name, **settings)
     options = [parameter for parameter in command.get_params(context) if parameter.param_type_name == "option"]
-    rows = [f"| {_write_words(option)} | {_describe_parameter(option)} |" for option in options if not option.hidden]
-    return "\n".join(["| option | meaning |", "|---|---|", *rows]) + "\n"
+    return [f"| {_write_words(option)} | {_describe_parameter(option)} |" for option in options if not option.hidden]
 
 
 def _write_words(option: Any) -> str:
