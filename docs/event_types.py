@@ -1,10 +1,14 @@
-"""The page of all event types, states and tags: python docs/event_types.py writes it, `--check` only compares it."""
+"""The page of all event types, states and tags, and the values of MPI: python docs/event_types.py writes both.
+
+`--check` only compares them.
+"""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from page_file import DOCS, write_or_check
 
@@ -12,15 +16,18 @@ from nsys2prv_ng.paraver import event_types, families
 from nsys2prv_ng.paraver.event_type import EventType
 
 PAGE = DOCS / "reference/event-types.md"
+VALUES = PAGE.with_name("mpi-calls.csv")
+_MANY = 30
+"""Most values of a type that the page lists: those of MPI's calls are in a file of their own."""
 
-_HEAD = """# Event types
+_HEAD = f"""# Event types
 
-`python docs/event_types.py` writes this page from `nsys2prv_ng/paraver/event_types.py` and
-`nsys2prv_ng/paraver/families.py`; a test keeps them equal.
+Find the number, label and values of what you look for, to write a cfg of your own.
 
-*Interval*: a value other than 0 starts it and 0 ends it. *Names*: values are names, numbered from 1 in alphabetical
-order over all reports; the .pcf lists them. All other values are quantities or plain numbers. The .pcf of a trace
-declares the types that have events in it, and always 63000007: BSC's BasicAnalysis recognises the traces by it.
+A star: a value other than 0 starts an interval and 0 ends it. *Names*: values are names, numbered from 1 in
+alphabetical order over all reports; the .pcf lists them. In brackets: the unit, and by what values are multiplied. The
+.pcf declares the types that have events in the trace, and always 63000007, by which BSC's BasicAnalysis recognises it.
+[{VALUES.name}]({VALUES.name}) has the values of MPI's calls.
 """
 _NVTX = """
 ## NVTX: a block of 100 numbers for each domain
@@ -61,8 +68,6 @@ _TAGS = f"""
 _STATES = """
 ## States
 
-| value | state |
-|---|---|
 """
 _ON_NVTX = (
     families.make_nvtx_range("D"),
@@ -78,76 +83,96 @@ _ON_NVTX = (
     families.make_nvtx_lane("D", 0),
 )
 _LANES = {20: families.NVTX_GPU_LANES, 60: families.NVTX_LANES}
-_LEVELS = {
-    event_types.SAMPLED_FUNCTIONS[1]: ("Sampled functions (depth n)", event_types.SAMPLED_FUNCTIONS[2:]),
-    event_types.SAMPLED_PYTHON[1]: ("Sampled Python functions (depth n)", event_types.SAMPLED_PYTHON[2:]),
-    event_types.CALLERS[0]: ("Caller at level n", event_types.CALLERS[1:]),
-}
-"""Types that come in numbers, by the first one, which the page shows for all: label, and the other types."""
 
 
 def describe_types() -> str:
     """Return the whole page."""
-    fixed = sorted(_list_types(), key=lambda event_type: event_type.number)
-    states = [f"| {value} | {name} |" for value, (name, _) in sorted(event_types.STATES.items())]
-    parts = [_HEAD, _format_table((_format_number(kind), kind) for kind in fixed), _NVTX]
-    parts += [
-        _format_table((_format_offset(kind), kind) for kind in _ON_NVTX),
-        _METRICS,
-        _NODE,
-        _TAGS,
-        _STATES + "\n".join(states) + "\n",
-    ]
+    states = [f"{value} {name}" for value, (name, _) in sorted(event_types.STATES.items())]
+    parts = [_HEAD, _format_table(_list_types()), _NVTX]
+    parts += [_format_table(_ON_NVTX), _METRICS, _NODE, _TAGS, _STATES + ", ".join(states) + ".\n"]
     return "".join(parts)
 
 
-def _list_types() -> Iterator[EventType]:
-    """Yield all types with a number of their own; the first one for types that come in numbers."""
-    others = {kind for _, members in _LEVELS.values() for kind in members}
-    for value in vars(event_types).values():
-        members = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else (value,)
-        yield from (kind for kind in members if isinstance(kind, EventType) and kind not in others)
+def list_values() -> str:
+    """Return the values that the page leaves out, as CSV."""
+    rows = [(kind.number, *each) for kind in _list_types() if _has_many(kind) for each in sorted(kind.values.items())]
+    return "\n".join(["type,value,label", *(",".join(map(str, row)) for row in rows)]) + "\n"
 
 
-def _format_number(event_type: EventType) -> str:
-    _, others = _LEVELS.get(event_type, ("", ()))
-    return f"{event_type.number} to {others[-1].number}" if others else str(event_type.number)
-
-
-def _format_offset(event_type: EventType) -> str:
-    first = event_type.number
-    return f"+{first}" if first not in _LANES else f"+{first} to +{first + _LANES[first] - 1}"
-
-
-def _format_table(rows: Iterator[tuple[str, EventType]]) -> str:
-    lines = ["", "| number | label | values | source |", "|---|---|---|---|"]
-    lines += [
-        f"| {number} | {_format_label(kind)} | {_describe_values(kind)} | `{kind.source}` |" for number, kind in rows
+def _list_types() -> list[EventType]:
+    """Return all types with a number of their own, by number."""
+    values = [*vars(event_types).values()]
+    members = [
+        *chain.from_iterable(each.values() if isinstance(each, Mapping) else _make_tuple(each) for each in values)
     ]
-    return "\n".join(lines) + "\n"
+    return sorted({kind for kind in members if isinstance(kind, EventType)}, key=lambda kind: kind.number)
 
 
-def _format_label(event_type: EventType) -> str:
-    if event_type in _LEVELS:
-        return _LEVELS[event_type][0]
+def _make_tuple(value: object) -> tuple[object, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _has_many(event_type: EventType) -> bool:
+    return len(event_type.values or ()) > _MANY
+
+
+def _format_table(kinds: Sequence[EventType]) -> str:
+    """Return a row for each source, with a line for each type, or for several that differ only by a last number."""
+    by_source: dict[str, list[list[EventType]]] = {}
+    for kind in kinds:
+        groups = by_source.setdefault(kind.source, [])
+        if groups and _format_label(groups[-1][-1], "n") == _format_label(kind, "n"):
+            groups[-1].append(kind)
+        else:
+            groups.append([kind])
+    seen: dict[str, int] = {}
+    rows = [
+        f"| {_quote(source)} | {'<br>'.join(_describe(each, seen) for each in all_of_it)} |"
+        for source, all_of_it in by_source.items()
+    ]
+    return "\n".join(["", "| source | types |", "|---|---|", *rows]) + "\n"
+
+
+def _quote(sources: str) -> str:
+    return ", ".join(f"`{source}`" for source in sources.split(", "))
+
+
+def _describe(kinds: Sequence[EventType], seen: dict[str, int]) -> str:
+    """Return a line for types with the same values; values that a type before has are named by its number."""
+    first = kinds[0]
+    label = _format_label(first, "n") if len(kinds) > 1 or first.family else _format_label(first)
+    units = [first.unit] * bool(first.unit) + [f"x 10^{first.precision}"] * bool(first.precision)
+    star = "\\*" if first.interval else ""
+    unit = f" [{', '.join(units)}]" if units else ""
+    text = f"{_format_number(kinds)}{star} {label}{unit}"
+    values = _describe_values(first)
+    if len(values.split()) > 3 and values in seen:
+        values = f"as {seen[values]}"
+    seen.setdefault(values, first.number)
+    return text + re.sub(r"([|*])", r"\\\1", f": {values}" if values else "")
+
+
+def _format_number(kinds: Sequence[EventType]) -> str:
+    first, last = kinds[0].number, kinds[-1].number
+    if kinds[0].family:
+        return f"+{first}" if first not in _LANES else f"+{first} to +{first + _LANES[first] - 1}"
+    return str(first) if first == last else f"{first} to {last}"
+
+
+def _format_label(event_type: EventType, number: str = "") -> str:
+    """Return the label of a type, with another text in place of a number at its end."""
     label = event_type.label.replace("NVTX D", "NVTX DOMAIN")
-    return re.sub(r"lane 1$", "lane n", label) if event_type.family else label
+    return re.sub(r"\d+(?=\)?$)", number, label) if number else label
 
 
 def _describe_values(event_type: EventType) -> str:
-    parts = []
-    if event_type.interval:
-        parts.append("interval")
+    if _has_many(event_type):
+        return ""
     if event_type.values:
-        parts.append(", ".join(f"{value} {label}" for value, label in sorted(event_type.values.items())))
-    elif event_type.names:
-        parts.append("names")
-    if event_type.unit:
-        parts.append(event_type.unit)
-    if event_type.precision:
-        parts.append(f"times 10^{event_type.precision}")
-    return ": ".join(parts).replace("|", "\\|")
+        return ", ".join(f"{value} {label}" for value, label in sorted(event_type.values.items()))
+    return "names" if event_type.names else ""
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check(PAGE, describe_types(), sys.argv[1:], __doc__))
+    pages = ((PAGE, describe_types()), (VALUES, list_values()))
+    sys.exit(max(write_or_check(page, text, sys.argv[1:], __doc__) for page, text in pages))
