@@ -2,7 +2,8 @@
 
 A page quotes a command by a comment before a block of code, `<!-- prints: nsys2prv-ng ... -->`. The comment may choose
 paragraphs of the output, by number from 1, and the number of first lines of each, or with a minus sign of last lines:
-`<!-- prints: nsys2prv-ng ... | 1,3-4 | 5 -->`.
+`<!-- prints: nsys2prv-ng ... | 1,3-4 | 5 -->`. In place of numbers, words choose the only paragraph that has them:
+`<!-- prints: nsys2prv-ng ... | Efficiencies in -->`. Tables come and go: numbers are for the first lines, which stay.
 
 Commands find the reports in `samples/`, and those of the exercises in `exercises/`, unpacked.
 """
@@ -19,7 +20,8 @@ from exercises import ROOT, run_command
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _QUOTE = re.compile(
-    r"(?<=<!-- prints: )([^|\n]+?)(?: \| ([\d,-]+))?(?: \| (-?\d+))?( -->\n```\n)(.*?)(?=```\n)", re.DOTALL
+    r"(?<=<!-- prints: )([^|\n]+?)(?: \| ([\d,-]+|[A-Z][^|\n]+?))?(?: \| (-?\d+))?( -->\n```\n)(.*?)(?=```\n)",
+    re.DOTALL,
 )
 """Command, paragraphs, number of lines, the text between these and the block, the block."""
 _SECONDS = re.compile(r"in \d+\.\d s\b")
@@ -42,9 +44,19 @@ def _renew_quote(match: re.Match[str]) -> str:
     if paragraphs:
         parts = output.rstrip("\n").split("\n\n")
         limits = _choose_lines(int(lines or 0))
-        chosen = [parts[number - 1].split("\n")[limits] for number in _parse_numbers(paragraphs)]
+        chosen = [part.split("\n")[limits] for part in _choose_paragraphs(parts, paragraphs)]
         output = "\n\n".join("\n".join(part) for part in chosen) + "\n"
     return match[0][: match.start(4) - match.start()] + between + output
+
+
+def _choose_paragraphs(parts: list[str], chosen: str) -> list[str]:
+    """Return the paragraphs of these numbers, or the only one with these words; an error if there is not one."""
+    if chosen[0].isdigit():
+        return [parts[number - 1] for number in _parse_numbers(chosen)]
+    found = [part for part in parts if chosen in part]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} paragraphs have {chosen!r}")
+    return found
 
 
 def _choose_lines(count: int) -> slice:

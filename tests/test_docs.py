@@ -166,7 +166,7 @@ def test_shell_blocks_of_pages_have_no_errors_of_syntax(page: Path) -> None:
 
 
 RUN = "<!-- runs -->"
-LONG = [DOCS / "guides/hpc-centres.md", DOCS / "guides/wxparaver.md"]
+LONG = [DOCS / "guides/hpc-centres.md", DOCS / "guides/paraver.md"]
 """Pages whose marked commands every push leaves out."""
 
 
@@ -243,7 +243,7 @@ def test_pictures_are_of_windows_that_their_presets_have() -> None:
 
 
 def test_the_menus_of_wxparaver_are_listed() -> None:
-    menus = re.findall(r"^\| (nsys: .*?) \|", (DOCS / "guides/wxparaver.md").read_text(), re.MULTILINE)
+    menus = re.findall(r"^\| (nsys: .*?) \|", (DOCS / "guides/paraver.md").read_text(), re.MULTILINE)
     assert menus == [menu.name for menu in MENUS]
 
 

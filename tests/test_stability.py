@@ -1,4 +1,4 @@
-"""What programs, scripts and users' cfgs rely on stays as it was released (docs/reference/stability.md).
+"""What programs, scripts and users' cfgs rely on stays as it was released (docs/start/install.md, "What stays").
 
 `data/released.json` has the names of the last release: options, names of the Python package and keywords of its calls,
 the keys of the JSON outputs with their types, the sources in their order, event types with their numbers, labels

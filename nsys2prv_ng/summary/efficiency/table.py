@@ -57,7 +57,7 @@ HOST_TERMS = {
         "device offload", "Time of all main threads outside of MPI and CUDA calls, of their time outside of MPI", 1
     ),
 }
-"""Name, definition (docs/guides/efficiencies.md), depth of each efficiency, by its field, in the order of the tree."""
+"""Name, definition (docs/guides/paraver.md), depth of each efficiency, by its field, in the order of the tree."""
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
