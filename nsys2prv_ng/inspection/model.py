@@ -235,7 +235,7 @@ class Inspection(Tabular):
 def estimate_load(rows: Mapping[str, int]) -> LoadCost:
     """Estimate the records of a trace of all sources, from the number of rows of each source.
 
-    docs/development/performance.md compares the estimates with the measured costs.
+    docs/development/programs.md compares the estimates with the measured costs.
     """
     return sum(_estimate_each(rows).values(), LoadCost())
 

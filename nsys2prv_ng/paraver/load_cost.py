@@ -2,7 +2,7 @@
 
 Paraver keeps every record of a trace in memory: one for each type:value pair of an event line, two for a state, eight
 for a communication. The constants are fitted to loads by paramedir, which has the same reader as wxParaver
-(benchmarks/paraver_load.py; docs/development/performance.md has the measurements). Estimates of memory are within a
+(benchmarks/paraver_load.py; docs/development/programs.md has the measurements). Estimates of memory are within a
 tenth of the measurements for traces that need more than 100 MB. Time depends on the machine: on another machine only
 its order of magnitude is right.
 """

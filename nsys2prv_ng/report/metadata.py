@@ -160,7 +160,7 @@ class Metadata(ValueClass):
 def choose_rank_variable(reports: Sequence[Metadata]) -> None:
     """Let the rank of all reports of a job be that of the variable with most values; of several, of the first.
 
-    A batch script may set another one, such as RANK, once for all (docs/development/conditions.md).
+    A batch script may set another one, such as RANK, once for all (docs/development/programs.md).
     """
     values = {name: len({report.number(name) for report in reports} - {None}) for name in RANK_VARIABLES}
     for report in reports:

@@ -62,7 +62,7 @@ def find_called(called: IntArray, group: IntArray) -> IntArray:
 def correct_functions(named: IntArray, called: IntArray) -> IntArray:
     """Return the functions of n kernels, given by their names and by the calls that launched them, if these are known.
 
-    NCCL 2.12 to 2.14 names kernels SendRecv that carry out any other call (docs/development/conditions.md).
+    NCCL 2.12 to 2.14 names kernels SendRecv that carry out any other call (docs/development/programs.md).
     """
     return np.where((named == FUNCTIONS.index("SendRecv")) & (called != NO_FUNCTION), called, named)
 
