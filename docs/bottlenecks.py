@@ -11,7 +11,7 @@ from nsys2prv_ng.summary.answer.bottlenecks import BOTTLENECKS
 
 PAGE = DOCS / "reference/bottlenecks.md"
 _BEGIN = "<!-- bottlenecks -->\n"
-_HEAD = "| class | applies if | try | preset |\n|---|---|---|---|\n"
+_HEAD = "| class | applies if | try |\n|---|---|---|\n"
 
 
 def make_page() -> str:
@@ -24,10 +24,9 @@ def make_page() -> str:
 
 
 def _write_row(each: Bottleneck, above: Bottleneck | None) -> str:
-    """Return the row of a class; a title or a preset as in the row above is left out."""
+    """Return the row of a class; a title as in the row above is left out."""
     title = "" if above and above.title == each.title and above.key == each.key else f"{each.title} (`{each.key}`)"
-    preset = "" if above and above.preset == each.preset else f"`{each.preset}`"
-    return f"| {title} | {each.rule} | {each.hint} | {preset} |\n"
+    return f"| {title} | {each.rule} | {each.hint} |\n"
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""The page of all event types, states and tags, and the values of MPI: python docs/event_types.py writes both.
+"""The page of all event types, states and tags, and long lists of values: python docs/event_types.py writes both.
 
 `--check` only compares them.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,9 +18,9 @@ from nsys2prv_ng.paraver import event_types, families
 from nsys2prv_ng.paraver.event_type import EventType
 
 PAGE = DOCS / "reference/event-types.md"
-VALUES = PAGE.with_name("mpi-calls.csv")
-_MANY = 30
-"""Most values of a type that the page lists: those of MPI's calls are in a file of their own."""
+VALUES = PAGE.with_name("event-values.csv")
+_MANY = 15
+"""Most values of a type that the page lists: longer lists are in a file of their own."""
 
 _HEAD = f"""# Event types
 
@@ -27,7 +29,7 @@ Find the number, label and values of what you look for, to write a cfg of your o
 A star: a value other than 0 starts an interval and 0 ends it. *Names*: values are names, numbered from 1 in
 alphabetical order over all reports; the .pcf lists them. In brackets: the unit, and by what values are multiplied. The
 .pcf declares the types that have events in the trace, and always 63000007, by which BSC's BasicAnalysis recognises it.
-[{VALUES.name}]({VALUES.name}) has the values of MPI's calls.
+[{VALUES.name}]({VALUES.name}) has the values of types with more than {_MANY}, such as MPI's calls.
 """
 _NVTX = """
 ## NVTX: a block of 100 numbers for each domain
@@ -96,7 +98,9 @@ def describe_types() -> str:
 def list_values() -> str:
     """Return the values that the page leaves out, as CSV."""
     rows = [(kind.number, *each) for kind in _list_types() if _has_many(kind) for each in sorted(kind.values.items())]
-    return "\n".join(["type,value,label", *(",".join(map(str, row)) for row in rows)]) + "\n"
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([("type", "value", "label"), *rows])
+    return text.getvalue()
 
 
 def _list_types() -> list[EventType]:
@@ -167,7 +171,7 @@ def _format_label(event_type: EventType, number: str = "") -> str:
 
 def _describe_values(event_type: EventType) -> str:
     if _has_many(event_type):
-        return ""
+        return f"[values]({VALUES.name})"
     if event_type.values:
         return ", ".join(f"{value} {label}" for value, label in sorted(event_type.values.items()))
     return "names" if event_type.names else ""
