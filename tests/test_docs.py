@@ -435,7 +435,7 @@ def test_every_page_is_in_the_navigation_and_on_the_first_page() -> None:
 
 def test_the_readme_is_short_and_leads_to_the_first_page() -> None:
     readme = (ROOT / "README.md").read_text()
-    assert "(docs/index.md)" in readme and len(readme.splitlines()) <= 120
+    assert "(docs/index.md)" in readme and len(readme.splitlines()) <= 100
 
 
 def test_the_citation_is_of_this_version() -> None:
