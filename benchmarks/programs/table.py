@@ -1,4 +1,4 @@
-"""Makes the table of docs/development/programs.md: for each pair of programs, what is true and what is said.
+"""Makes the table behind docs/development/programs.md: for each pair of programs, what is true and what is said.
 
     python benchmarks/programs/table.py FOLDER [NAME...]
 

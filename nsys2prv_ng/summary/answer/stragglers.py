@@ -16,22 +16,22 @@ from nsys2prv_ng.text.formatting import format_percent, format_time
 from nsys2prv_ng.text.names import OUTSIDE_CALLS, name_task, quote_name
 
 _LEAST_SHARE = 0.02
-"""Least share of the time of all ranks that a straggler costs, as docs/reference/bottlenecks.md says of STRAGGLER."""
+"""Least share of the time of all ranks that a straggler costs, as docs/start/bottleneck.md says of STRAGGLER."""
 _MINOR = 0.1
-"""Share of the time of all ranks below which a straggler is minor, as docs/reference/bottlenecks.md says."""
+"""Share of the time of all ranks below which a straggler is minor, as docs/start/bottleneck.md says."""
 _MOST_REASONS = 2
 """Most causes of a delay in one line."""
 _SOME = 0.1
 """Least share of what a straggler costs that is worth a word: what is below it does not explain the delay."""
 _LEAST_MORE = 0.1
 """Least excess of a rank's compute over the median of the others that is a reason for waits,
-as docs/reference/bottlenecks.md says. Two captures with longer sequences on one rank set it."""
+as docs/start/bottleneck.md says. Two captures with longer sequences on one rank set it."""
 _LONGER = 1.5
 """Least ratio of a rank's time in a range to that of the others for the range to be a reason for waits.
 
-Three captures with 12 ms planted in the data loading of one rank set it; docs/reference/bottlenecks.md has it."""
+Three captures with 12 ms planted in the data loading of one rank set it; docs/start/bottleneck.md has it."""
 _QUARTER = 0.25
-"""Least part of the waits that a longer range explains to be their reason, as docs/reference/bottlenecks.md says."""
+"""Least part of the waits that a longer range explains to be their reason, as docs/start/bottleneck.md says."""
 
 
 def find_stragglers(case: Case) -> list[Straggler]:

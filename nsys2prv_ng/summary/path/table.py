@@ -66,7 +66,7 @@ def _draw_classes(classes: Mapping[str, int], scale: int) -> Bar:
 # ---- in words --------------------------------------------------------------------------------------------------------
 
 _MOST_OF_ALL = 0.9
-"""Least share of the time of a part at which one task stands for all of it: 90 %, as docs/reference/summary.md says."""
+"""Least share of the time of a part at which one task stands for all of it: 90 %, as docs/guides/what-if.md says."""
 
 
 def find_main_task(part: PathPart) -> str:
