@@ -32,11 +32,16 @@ def _list_tables() -> str:
     counts = Counter(_describe(column) for table in tables for column in table.columns)
     common = [text for text, count in counts.items() if count >= _FEW]
     rows = ["| table | a row is | columns |", "|---|---|---|", f"| most | | {'<br>'.join(sorted(common))} |"]
+    seen: dict[str, str] = {}
     for table in tables:
         texts = [_describe(column) for column in table.columns]
         shared = ", ".join(_list_names(texts, common))
         own = [text for text in texts if text not in common]
-        rows.append(f"| `{table.name}` | {table.meaning} | {'<br>'.join([shared, *own])} |")
+        first = seen.setdefault(shared, table.name)
+        rows.append(
+            f"| `{table.name}` | {table.meaning} | "
+            f"{'<br>'.join([shared if first == table.name else f'common ones as `{first}`', *own])} |"
+        )
     return "\n".join(rows) + "\n"
 
 
