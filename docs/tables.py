@@ -30,8 +30,9 @@ def _list_tables() -> str:
     """Return a row for the columns of many tables, then one for each table with the others by name and meaning."""
     tables = TABLES.values()
     counts = Counter(_describe(column) for table in tables for column in table.columns)
-    common = [text for text, count in counts.items() if count >= _FEW]
-    rows = ["| table | a row is | columns |", "|---|---|---|", f"| most | | {'<br>'.join(sorted(common))} |"]
+    most = {text.split("`")[1]: text for text, _ in reversed(counts.most_common())}  # of columns with one name
+    common = [text for text in most.values() if counts[text] >= _FEW]
+    rows = ["| table | a row is | columns |", "|---|---|---|", f"| several | | {'<br>'.join(sorted(common))} |"]
     seen: dict[str, str] = {}
     for table in tables:
         texts = [_describe(column) for column in table.columns]
