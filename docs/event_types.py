@@ -97,7 +97,12 @@ def describe_types() -> str:
 
 def list_values() -> str:
     """Return the values that the page leaves out, as CSV."""
-    rows = [(kind.number, *each) for kind in _list_types() if _has_many(kind) for each in sorted(kind.values.items())]
+    rows = [
+        (kind.number, *each)
+        for kind in _list_types()
+        if _has_many(kind)
+        for each in sorted((kind.values or {}).items())
+    ]
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([("type", "value", "label"), *rows])
     return text.getvalue()
