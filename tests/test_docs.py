@@ -135,6 +135,16 @@ def test_quoted_output_is_what_the_program_prints(reports: str, pages: str, monk
         assert found == QUOTES.mask_times(text), f"python docs/quotes.py writes {page.name}"
 
 
+def test_words_choose_the_only_paragraph_of_a_quote(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(QUOTES, "run_command", lambda command, folder: "Gaps\n1\n2\n\nNCCL time\n3\n\nNCCL calls\n4\n")
+    page = "<!-- prints: nsys2prv-ng summary made.sqlite | {} -->\n```\nold\n```\n"
+    assert QUOTES.fill_page(page.format("NCCL calls")).endswith("```\nNCCL calls\n4\n```\n")
+    assert QUOTES.fill_page(page.format("Gaps | 2")).endswith("```\nGaps\n1\n```\n")
+    for words in ("NCCL", "Waits"):  # of two paragraphs, and of none
+        with pytest.raises(ValueError, match=f"paragraphs have '{words}'"):
+            QUOTES.fill_page(page.format(words))
+
+
 # ---- commands --------------------------------------------------------------------------------------------------------
 
 
