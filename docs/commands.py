@@ -18,7 +18,8 @@ _HEAD = """# Commands and options
 
 Look up a command, an option or an exit code; `nsys2prv-ng COMMAND --help` has the same text. If the first word is not
 a command, it is the first report, so `nsys2prv-ng REPORT... OUT.prv` translates. [Choose what to
-translate](../guides/choosing.md) helps to choose.
+translate](../guides/choosing.md) helps to choose. A REPORT is a `.nsys-rep`, or its export (`.sqlite`, or a folder that
+ends in `_pqtdir` or `_arwdir`).
 
 | exit code | meaning |
 |---|---|
@@ -32,6 +33,8 @@ translate](../guides/choosing.md) helps to choose.
 ## The program
 
 """
+_REPORTS = re.compile(r"Reports \(\.nsys-rep\) or their exports \(.*?\)\.?")
+"""What the head of the page says once."""
 _SHARED = "## Options of several commands\n"
 
 
@@ -72,7 +75,8 @@ def _describe_command(name: str, command: Any, rows: Sequence[str], shared: Coll
     arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
     usage = " ".join([f"nsys2prv-ng {name}", "[OPTION...]", *(argument.metavar for argument in arguments)])
     text = [f"## {name}", "", "```", usage, "```", "", _unwrap(command.help), ""]
-    text += [f"`{argument.metavar}`: {_describe_parameter(argument)}\n" for argument in arguments if argument.help]
+    described = [(argument.metavar, _describe_parameter(argument)) for argument in arguments if argument.help]
+    text += [f"`{name}`: {_REPORTS.sub('Reports', text)}\n" for name, text in described if not _REPORTS.fullmatch(text)]
     own = [row for row in rows if row not in shared]
     return "\n".join(text) + ("\n" + _write_table(own) if own else "")
 
