@@ -26,7 +26,8 @@ ends in `_pqtdir` or `_arwdir`).
 | 0 | done |
 | 1 | the input or the output is at fault |
 | 2 | the command line is at fault |
-| 3 | `compare --fail-over`: a later run is slower than that |
+| 3 | `compare --fail-over`: a run is slower than that |
+| 4 | `compare --fail-over`: that cannot be told |
 | 128 + n | ended by signal n |
 | any | `run-rank` and `record`: that of the program |
 
