@@ -39,6 +39,7 @@ TERMINAL_ONLY = COMMAND_LINE_ONLY | {
     "shows_details",
     "as_markdown",
     "fail_over",
+    "fail_undecided",
 }
 """Options of all commands that only concern what is printed: programs use the result."""
 CALLS = {

@@ -193,7 +193,15 @@ def compare(
         raise UsageError("cannot be combined with --json", parameter="--markdown")
     limit = _read_limit(fail_over, fails=fail_undecided)
     sides = _split_sides(reports, fewest=2 if options.against is None else 1)
-    comparison = api.compare(sides, **vars(options))
+    from nsys2prv_ng.comparison import gate, history
+
+    try:
+        comparison = api.compare(sides, **vars(options))
+    except history.NoHistoryError as error:
+        if limit is None:
+            raise
+        print(f"--fail-over {gate.format_limit(limit)}: {error}", file=sys.stderr)
+        return gate.SLOWER if fail_undecided else gate.UNDECIDED
     if as_json:
         print_json(comparison)
     elif as_markdown:

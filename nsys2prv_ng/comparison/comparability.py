@@ -24,6 +24,8 @@ from nsys2prv_ng.text.names import clean_name
 WARNING, NOTE = "warning", "note"
 """Severities: a warning may be the only reason why numbers differ; a note is worth knowing."""
 
+OTHER_RUNS = ("GPU model", "CPU model", "number of GPUs", "number of processes", "program")
+"""Beginnings of the findings with which a slower run is no slower program."""
 _BY_PLACE = frozenset(("gpus", "ranks"))
 """Tables with a row for each GPU or rank."""
 _IN_GRAPHS = frozenset(("activity", "kernels", "nccl", "collectives", "waits"))

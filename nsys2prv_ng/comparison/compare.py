@@ -196,7 +196,7 @@ def _weigh(verdict: Verdict, evidence: Evidence) -> Kind:
     if verdict.samples == "steps":
         return verdict.kind if excludes_none or verdict.kind not in ("faster", "slower") else "inconclusive"
     size = abs(verdict.change or 0.0)
-    if excludes_none:
+    if excludes_none and (verdict.change or 0.0) * evidence.change >= 0:
         return "below noise" if size < statistics.NOISE else "slower" if evidence.low > 0 else "faster"
     return "no difference" if size < statistics.LARGE else "inconclusive"
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import exp, expm1, log, log1p, pi, sqrt
-from statistics import NormalDist, fmean
+from statistics import NormalDist, fmean, variance
 from typing import NamedTuple
 
 from nsys2prv_ng.comparison.model import Evidence, Side, Verdict
@@ -26,12 +26,12 @@ from nsys2prv_ng.summary.difference.statistics import find_average
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.text.formatting import format_percent
 
-GPU, HOST, WAITS, TRANSFERS = 0.01, 0.1, 0.3, 0.05
+GPU, HOST, WAITS, TRANSFERS = 0.01, 0.1, 0.35, 0.05
 """What captures of one program vary by on one machine (standard deviation, as a share of the step): GPU in any case,
 HOST and WAITS times the square root of the shares of the step that are host-bound and that ranks wait for each other,
 TRANSFERS times the share in which NCCL moves data.
 
-Measured by benchmarks/gate on H200s (184 captures in tests/data/gate): 0.4 to 0.8 % of GPU-bound steps; 5 to 9 % where
+Measured by benchmarks/gate on H200s (156 captures in tests/data/gate): 0.4 to 0.8 % of GPU-bound steps; 5 to 9 % where
 80 % is host-bound and 2 to 5 % where half is, beside the speed of launches; 15 % where two ranks wait 21 % of the step
 for each other; 4 % of the time of transfers. Over several nodes it was not measured."""
 PRIOR_CAPTURES = 10
@@ -47,14 +47,14 @@ def find_evidence(a: Side, b: Side, verdict: Verdict, sizes: tuple[int, int] = (
 
     `sizes`: how many steps of each side are compared as one.
     """
-    if verdict.measure != "step":
+    if verdict.measure != "step" or min(verdict.a_ns, verdict.b_ns) <= 0:
         return None
     times = [[list_step_times(each, size) for each in side.every] for side, size in zip((a, b), sizes, strict=True)]
     return weigh(
         [[log(max(1, find_average(steps, verdict.average))) for steps in side] for side in times],
         [[log(compare_launches(a.every[0], each)) for each in side.every] for side in (a, b)],
         find_shares([*a.every, *b.every]),
-        of_steps=sum(_vary_steps(each, verdict) for each in times),
+        of_steps=_vary_steps([steps for side in times for steps in side], verdict),
     )
 
 
@@ -63,14 +63,14 @@ def weigh(
 ) -> Evidence:
     """Return the limits of a change. All times are logarithms, of two sides and their captures.
 
-    `speeds`: of launches. `of_steps`: the variance of averages of few steps.
+    `speeds`: of launches. `of_steps`: the variance of the average of the steps of a capture.
     """
     host = shares.host
     level = [[ns - host * speed for ns, speed in zip(*side, strict=True)] for side in zip(times, speeds, strict=True)]
     slower = fmean(speeds[1]) - fmean(speeds[0])
     counts = [len(side) for side in times]
-    deviation = find_deviation(level, shares)
-    noise = sqrt(deviation**2 * sum(1 / count for count in counts) + of_steps)
+    deviation = find_deviation(level, shares, of_steps)
+    noise = deviation * sqrt(sum(1 / count for count in counts))
     margin = noise * find_quantile(1 - LEVEL, PRIOR_CAPTURES + sum(counts) - 2)
     change = fmean(times[1]) - fmean(times[0])
     least, most = sorted((change, change - host * slower))
@@ -110,31 +110,30 @@ def _find_shares(summary: JobSummary) -> tuple[float, float, float]:
     if efficiency is None or efficiency.losses is None or not efficiency.losses.devices * efficiency.length_ns:
         return 1.0, 0.0, 0.0
     losses, total = efficiency.losses, efficiency.losses.devices * efficiency.length_ns
-    return losses.host_ns / total, losses.waiting_ns / total, (losses.moving_ns + losses.not_split_ns) / total
+    host, waits, transfers = losses.host_ns, losses.waiting_ns, losses.moving_ns + losses.not_split_ns
+    return max(0, host) / total, max(0, waits) / total, max(0, transfers) / total  # damaged ones are negative
 
 
 def compare_launches(a: JobSummary, b: JobSummary) -> float:
     """Return how many times as long b's launches take as a's, for the mix of calls of a; 1 without common ones."""
-    known = {call.name: call for call in b.calls if call.name.startswith(_LAUNCHES) and call.total_ns}
-    common = [(call, known[call.name]) for call in a.calls if call.name in known and call.total_ns]
+    known = {call.name: call for call in b.calls if call.name.startswith(_LAUNCHES) and call.total_ns > 0}
+    common = [(call, known[call.name]) for call in a.calls if call.name in known and call.total_ns > 0]
     before = sum(one.total_ns for one, _ in common)
     return sum(other.total_ns / other.count * one.count for one, other in common) / before if before else 1.0
 
 
-def find_deviation(sides: Sequence[Sequence[float]], shares: Shares) -> float:
+def find_deviation(sides: Sequence[Sequence[float]], shares: Shares, of_steps: float = 0.0) -> float:
     """Return the standard deviation of one capture. `sides`: logarithms of the times of the captures of each side."""
-    squares = sum((value - fmean(side)) ** 2 for side in sides for value in side)
+    squares = sum(variance(side) * (len(side) - 1) for side in sides if len(side) > 1)
     known = sum(len(side) - 1 for side in sides)
-    return sqrt((PRIOR_CAPTURES * shares.variance + squares) / (PRIOR_CAPTURES + known))
+    return sqrt((PRIOR_CAPTURES * (shares.variance + of_steps) + squares) / (PRIOR_CAPTURES + known))
 
 
 def _vary_steps(captures: Sequence[Sequence[int]], verdict: Verdict) -> float:
-    """Return the variance of the average of few steps. Several captures show it themselves."""
-    times = [log(max(1, ns)) for ns in captures[0]]
-    if len(captures) > 1 or len(times) < 2:
-        return 0.0
-    variance = sum((value - fmean(times)) ** 2 for value in times) / (len(times) - 1) / len(times)
-    return variance * (pi / 2 if verdict.average == "median" else 1)
+    """Return the variance of the average step of a capture, the mean over captures, as a share of the step."""
+    known = [(steps, fmean(steps)) for steps in captures if len(steps) > 1]
+    found = [variance(steps, mean) / mean**2 / len(steps) for steps, mean in known if mean > 0]
+    return fmean(found or [0.0]) * (pi / 2 if verdict.average == "median" else 1)
 
 
 def find_quantile(share: float, freedom: int) -> float:

@@ -27,7 +27,7 @@ from nsys2prv_ng.comparison.evidence import (
 )
 from nsys2prv_ng.comparison.model import HistoryCapture, HistoryNumbers, Side
 from nsys2prv_ng.comparison.sides import make_side, measure_capture
-from nsys2prv_ng.errors import UsageError
+from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.summary.job import JobSummary
 
 RECENT = 10
@@ -41,22 +41,36 @@ FALSE_ALARM = 0.01
 test_history.py)."""
 
 
+class NoHistoryError(UsageError):
+    """No earlier capture is of the same program, size and machine."""
+
+
 def load_history(folder: Path, new: Sequence[JobSummary]) -> tuple[list[tuple[str, JobSummary]], int]:
     """Return the earlier captures like the new ones, with their names, the oldest first, and how many are unlike.
 
-    Raises UsageError if there are none, with what differs.
+    Raises NoHistoryError if there are none, with what differs. Files that are no summary count as unlike.
     """
     known = {capture for summary in new if summary.facts is not None for capture in summary.facts.captures}
-    loaded = [(path.stem, JobSummary.load(path)) for path in sorted(folder.glob("*.json"))]
+    loaded, unread = [], 0
+    for path in sorted(folder.glob("*.json")):
+        try:
+            loaded.append((path.stem, JobSummary.load(path)))
+        except TranslationError:
+            unread += 1
     others = [(name, each) for name, each in loaded if each.facts is None or known.isdisjoint(each.facts.captures)]
     wanted = describe_capture(new[0])
     alike = [(name, each) for name, each in others if describe_capture(each) == wanted]
     if not alike:
         unlike = {key for _, each in others for key, value in describe_capture(each).items() if value != wanted[key]}
         why = f"its captures differ in {', '.join(sorted(unlike))}" if unlike else "it has no earlier capture"
-        raise UsageError(f"{why}; save one of this program there first", parameter="against")
-    alike.sort(key=lambda each: (0 if each[1].facts is None else each[1].facts.begin_utc_ns or 0, each[0]))
-    return alike[-_MOST:], len(others) - len(alike)
+        raise NoHistoryError(f"{why}; save one of this program there first", parameter="against")
+    alike.sort(key=lambda each: (_find_begin(each[1]), each[0]))
+    return alike[-_MOST:], unread + len(others) - len(alike)
+
+
+def _find_begin(summary: JobSummary) -> int:
+    """Return the UTC of the first event (ns)."""
+    return (summary.facts and summary.facts.begin_utc_ns) or summary.start_utc_ns
 
 
 def make_history(
@@ -71,7 +85,7 @@ def make_history(
     first = max(last, len(summaries) - RECENT)
     numbers = HistoryNumbers(
         captures=[
-            HistoryCapture(name, 0 if each.facts is None else each.facts.begin_utc_ns or 0, measure_capture(each))
+            HistoryCapture(name, _find_begin(each), measure_capture(each))
             for name, each in zip([*names, *[new.label] * len(new.every)], every, strict=True)
         ],
         new=len(new.every),
@@ -85,7 +99,7 @@ def make_history(
     earlier = summaries[max(begins[part], ends[part] - RECENT) : ends[part]]
     drift = None
     if part < len(begins) - 1 and earlier:
-        drift = make_side("history", earlier), make_side(new.label, every[begins[-1] :])
+        drift = make_side("history", earlier), new
     return make_side("history", summaries[first:]), numbers, drift
 
 

@@ -20,6 +20,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from io import IOBase
@@ -353,6 +354,9 @@ Page = Annotated[_OptionalPath, new_file("the page", ".html", ".htm")]
 def parse_saved(value: Any) -> Path:
     """Return the file for a saved summary, or the folder that keeps several."""
     path = parse_path(value)
+    if str(value).endswith("/") and path.parent.is_dir():
+        with suppress(OSError):  # what it is instead, the check of its name says
+            path.mkdir(exist_ok=True)
     if not path.is_dir():
         return new_file("the file", ".json")(path)
     if not os.access(path, os.W_OK):

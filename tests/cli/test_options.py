@@ -129,7 +129,7 @@ def test_an_empty_path_is_an_error(command: str) -> None:
     {
         "translate": {"--tmp", "--align-report", "--labels-from", "--stats"},
         "summary": {"--tmp", "--html", "--save", "--talp", "--csv"},
-        "compare": {"--tmp", "--html"},
+        "compare": {"--tmp", "--html", "--against"},
         "cfgs": {"--install"},
     }.items(),
 )
@@ -186,7 +186,7 @@ def test_errors_repeat_what_was_typed(error: UsageError, typed: str, message: st
         ("a b --stack-depth 1.5", "--stack-depth 1.5: write a whole number"),
         ("slurm --nodes -1", "--nodes -1: must be at least 1"),
         ("slurm --time-limit a#b", "--time-limit a#b: must be one word, without quotes"),
-        ("compare a -- b --fail-over 5", "--fail-over 5: write a percentage, like 5%"),
+        ("compare a -- b --fail-over x", "--fail-over x: write a percentage, like 5%"),
         ("a b --min-duration a=1s --min-duration b", "--min-duration a=1s b: write SOURCE=TIME, like cuda_api=10us"),
         ("a b --memory 2", "--memory 2: write a size with a unit (K, M, G, T), like 2G"),
         ("summary a --time 200ms:100ms", "--time 200ms:100ms: FROM is after TO"),

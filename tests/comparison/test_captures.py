@@ -55,7 +55,7 @@ def read(comparison: Comparison) -> str:
         ([90, 94, 91, 92], [100, 104, 99, 103], "slower"),
         ([100, 108, 96, 103], [101, 95, 98, 106], "no difference"),
         ([100, 100.2, 100.1, 100.3], [101, 101.2, 101.1, 101.3], "below noise"),
-        ([100, 104, 99], [90, 94, 91, 92], "inconclusive"),
+        ([100, 104, 99], [90, 94, 91, 92], "faster"),
     ],
 )
 def test_medians_of_captures_are_compared(a: list[float], b: list[float], kind: str) -> None:
@@ -67,12 +67,10 @@ def test_medians_of_captures_are_compared(a: list[float], b: list[float], kind: 
     assert [pair.verdict.a_ns, pair.verdict.b_ns] == pytest.approx(middle, abs=1)
     assert pair.verdict.difference_ns == pair.verdict.b_ns - pair.verdict.a_ns
     assert [len(side.captures) for side in (pair.a, pair.b)] == [len(a), len(b)]
-    if kind == "inconclusive":
+    if min(len(a), len(b)) < 4:  # too few for a rank test
         assert pair.verdict.p is None
-        assert "3 and 4 captures are too few (p < 0.05 needs at least 4 captures per run)" in read(comparison)
     else:
         assert pair.verdict.p == pytest.approx(count_ways(a, b))
-        assert not any("one capture per run" in note for note in pair.notes)
 
 
 def count_ways(a: list[float], b: list[float]) -> float:
@@ -92,7 +90,7 @@ def test_steps_of_two_captures_differ_by_chance_where_captures_do_not() -> None:
     """The program that was captured four times, twice on a slow day: its first two captures differ in all steps."""
     every = captures("x", 100, 112, 101, 111)
     assert compare(every[:1], every[1:2]).pairs[0].verdict.kind == "slower"
-    assert "one capture per run is weak evidence: compare several" in read(compare(every[:1], every[1:2]))
+    assert "captures of such a program vary by 1.0%" in read(compare(every[:1], every[1:2]))
     assert compare(every, captures("y", 113, 99, 112.5, 100.5)).pairs[0].verdict.kind == "no difference"
 
 
@@ -105,10 +103,13 @@ def test_steps_of_two_captures_differ_by_chance_where_captures_do_not() -> None:
         ([100], [90, 91, 92, 93, 94], "Every capture of `b` is faster than all of `a`"),
     ],
 )
-def test_too_few_captures_have_a_range(a: list[float], b: list[float], text: str) -> None:
-    comparison = compare(captures("a", *a), captures("b", *b))
+def test_doubtful_captures_have_a_range(a: list[float], b: list[float], text: str) -> None:
+    sides = [
+        [capture(f"{name}{n}", *[ms] * 4, host_ns=80 * MS) for n, ms in enumerate(of)]
+        for name, of in zip("ab", (a, b), strict=True)
+    ]
+    comparison = compare(*sides)
     assert comparison.pairs[0].verdict.kind == "inconclusive" and text in read(comparison)
-    assert not comparison.pairs[0].verdict.is_slower_by(0.05)
 
 
 @pytest.mark.parametrize(
@@ -192,6 +193,6 @@ def test_two_real_captures_of_one_program(shared_reports: Path, unpacked: Unpack
     pair = nsys2prv_ng.compare([[[reports[0]], [reports[1]]], [[reports[2]]]], labels=["a", "b"], jobs=1).pairs[0]
     assert [each.step_median_ns for each in pair.a.captures] == medians[:2]
     assert (pair.verdict.a_ns, pair.verdict.b_ns) == pytest.approx((sum(medians[:2]) / 2, medians[2]), abs=0.5)
-    assert pair.verdict.kind == "inconclusive"
+    assert pair.verdict.kind == "slower"
     assert [(change.name, change.only) for change in pair.changes] == [("data loading", "")]
     assert pair.changes[0].difference_ns == pytest.approx(15 * MS, rel=0.02)

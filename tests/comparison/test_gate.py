@@ -52,9 +52,7 @@ def test_slowdowns_of_twice_the_limit_are_found(
     assert codes[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("host", "change"), [(0.0, 0.0), (0.0, 0.1), (Shares(0.5, 0.0, 0.0)), (0.5, 0.2), (0.9, 0.0), (0.9, 0.3)]
-)
+@pytest.mark.parametrize(("host", "change"), [(0.0, 0.0), (0.0, 0.1), (0.5, 0.0), (0.5, 0.2), (0.9, 0.0), (0.9, 0.3)])
 def test_ten_thousand_gates(host: float, change: float) -> None:
     """Captures that vary as the model says, on hosts whose speed varies by 16 %, with two captures a side.
 
@@ -73,6 +71,21 @@ def test_ten_thousand_gates(host: float, change: float) -> None:
     assert wrong / 10_000 <= 0.05
     if not host:  # what the GPU limits is decided
         assert codes[3 if change else 0] / 10_000 >= 0.9
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize(("count", "spread"), [(4, 0.3), (8, 0.2), (20, 0.1)])
+def test_steps_that_vary_raise_no_alarm(size: int, count: int, spread: float) -> None:
+    """A program that its GPU limits, whose steps vary far more than its captures: noise that the model did not make."""
+    random = np.random.default_rng(3)
+    codes = []
+    for _ in range(300):
+        sides = []
+        for name in "ab":
+            steps = [100 * np.exp(random.normal(0, spread, count)) for _ in range(size)]
+            sides.append(make_side(name, [make_summary(steps_of("compute_ns", *map(float, each))) for each in steps]))
+        codes.append(judge(compare_sides(sides).pairs[0], 0.05).code)
+    assert codes.count(3) / len(codes) <= 0.06
 
 
 def test_quantiles_are_those_of_tables() -> None:
@@ -98,6 +111,7 @@ def test_quantiles_are_those_of_tables() -> None:
         ("0.5%", 0.005),
         ("0", 0),
         ("1", 0.01),
+        ("0.5", None),
         ("x", None),
     ],
 )
@@ -118,17 +132,20 @@ def test_rulings_say_what_would_decide() -> None:
     few = judge(pair("compute_ns", [100, 101, 102], [186, 187, 188]), 0.05)
     assert few == (4, "+85.1% in 3 steps: capture at least 4, or two captures")
     slower = judge(pair("compute_ns", [100, 101] * 4, [120, 121] * 4), 0.05)
-    assert slower.code == 3 and slower.text.startswith("slower by more than 5% (+19.9%, ")
+    assert slower.code == 3 and slower.text.startswith("slower (+19.9%, ")
     same = judge(pair("compute_ns", [100, 101] * 4, [101, 100] * 4), 0.05)
-    assert same.code == 0 and same.text.startswith("not slower by 5% (+0.0%, ")
+    assert same.code == 0 and same.text.startswith("not slower (+0.0%, ")
     noise = judge(pair("host_ns", [100, 101] * 4, [107, 108] * 4), 0.05)
     assert noise.code == 4 and noise.text.endswith(
-        "captures of such a program vary by 10.0%: compare at least 20 of each"
+        "captures of such a program vary by 10.1%: compare at least 20 of each"
     )
     wider = judge(pair("host_ns", [100, 101] * 4, [107, 108] * 4), 0.1)
     assert wider.code == 4 and wider.text.endswith(
-        "captures of such a program vary by 10.0%: compare at least 6 of each"
+        "captures of such a program vary by 10.1%: compare at least 6 of each"
     )
+    one = [make_side("a", [make_summary(steps_of("compute_ns", 100.0, 101, 99, 100))] * 9)]
+    single = compare_sides([*one, Side("b", make_summary(steps_of("compute_ns", 150.0)))])
+    assert judge(single.pairs[0], 0.05).text == "+50.0% in 1 step: capture at least 4, or two captures"
     none = compare_sides([Side(name, make_summary([])) for name in "ab"])
     assert [ruling.code for ruling in judge_runs(none, 0.05)] == [4]
 

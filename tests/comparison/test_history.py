@@ -72,6 +72,14 @@ def test_a_slower_program_is_the_usual_one_in_time(tmp_path: Path) -> None:
     assert comparison.pairs[0].a.label == "history" and len(comparison.pairs[0].a.captures) == 10
 
 
+def test_the_commit_that_mends_a_slowdown_passes(tmp_path: Path) -> None:
+    save(tmp_path, [100.0] * 5 + [120.0] * 5)
+    (tmp_path / "cut.json").write_text("{")  # a damaged file is none of them
+    comparison = nsys2prv_ng.compare(capture(100.0, 99), against=tmp_path)
+    assert [ruling.code for ruling in judge_runs(comparison, 0.05)] == [0]
+    assert comparison.history is not None and comparison.history.unlike == 1
+
+
 def test_only_captures_of_the_same_program_size_and_machine_count(tmp_path: Path) -> None:
     save(tmp_path, [100.0, 101.0])
     capture(50.0, 3, programs=["other"]).save(tmp_path)

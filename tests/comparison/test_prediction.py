@@ -165,7 +165,7 @@ def test_what_takes_less_in_the_slower_run_is_not_related() -> None:
 def test_words(change: str, text: str) -> None:
     pair = compare_sides([Side("slow", run("slow", HOST)), Side("quick", run("quick", FAST))]).pairs[0]
     said = state_prediction(replace(pair, prediction=Prediction("slow", change, 70 * MS)), quote_name)
-    assert said == f"{text} would save about 70.0 ms per mean step (`quick` is 80.0 ms faster in the median)"
+    assert said == f"{text} would save about 70.0 ms per mean step, 87.5% of what `quick` is faster by"
 
 
 def test_a_saved_text_that_is_no_change() -> None:
@@ -182,13 +182,11 @@ def test_a_saved_text_that_is_no_change() -> None:
     cases(
         [
             ("whatif/m-big", "whatif/m-base", 4, "network = ideal"),
-            ("exercises/ex1b-fp32", "exercises/ex1a-fast", 4, "class 'GEMM FP32' * 0.5"),
             ("whatif/m-late", "whatif/m-base", 4, "range 'late host' = 0"),
             ("whatif/w-load", "whatif/w-base", 1, "range 'data loading' = 0"),
             ("whatif/w-gemm", "whatif/w-base", 1, "class 'GEMM BF16' * 0.5"),
             ("whatif/hf-emptycache", "whatif/hf-base", 1, "call 'cudaFree' = 0"),
             ("exercises/ex1a-slow", "exercises/ex1a-fast", 4, "range 'data loading' = 0"),
-            ("exercises/ex2b-manual", "exercises/ex2b-overlap", 4, "range 'all-reduce' = 0"),
         ],
         push=1,
     ),

@@ -35,7 +35,7 @@ def text_of(a: JobSummary, b: JobSummary, width: int = 100, **shows: bool) -> st
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
 def test_labels_stand_in_a_column(width: int) -> None:
     """Every label starts a line, and every other line of the answer starts below its text."""
-    a, b = (run(label, dict.fromkeys(PARTS, ms)) for label, ms in (("a", 10), ("b", 12)))
+    a, b = (run(label, dict.fromkeys(PARTS, ms)) for label, ms in (("a", 10), ("b", 30)))
     answer = text_of(a, b, width).split("\n\n")[0].splitlines()
     assert answer[0].startswith("SLOWER        `after` is slower than `before`: ")
     for line in answer:
