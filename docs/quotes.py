@@ -5,6 +5,8 @@ paragraphs of the output, by number from 1, and the number of first lines of eac
 `<!-- prints: nsys2prv-ng ... | 1,3-4 | 5 -->`. In place of numbers, words choose the only paragraph that has them:
 `<!-- prints: nsys2prv-ng ... | Efficiencies in -->`. Tables come and go: numbers are for the first lines, which stay.
 
+A page quotes a file of the repository by `<!-- file: PATH -->` before its block.
+
 Commands find the reports in `samples/`, and those of the exercises in `exercises/`, unpacked.
 """
 
@@ -24,11 +26,13 @@ _QUOTE = re.compile(
     re.DOTALL,
 )
 """Command, paragraphs, number of lines, the text between these and the block, the block."""
+_FILE = re.compile(r"(<!-- file: (\S+) -->\n```\w*\n)(.*?)(?=```\n)", re.DOTALL)
 _SECONDS = re.compile(r"in \d+\.\d s\b")
 
 
 def fill_page(text: str) -> str:
-    """Return a page with the output of the program as it is now."""
+    """Return a page with the output of the program, and files, as they are now."""
+    text = _FILE.sub(lambda match: match[1] + (ROOT / match[2]).read_text(encoding="utf-8"), text)
     return _QUOTE.sub(_renew_quote, text)
 
 

@@ -220,7 +220,7 @@ def _judge(comparison: Comparison, limit: float, *, fails: bool) -> int:
     """Return the exit code, and print a line on each run to stderr."""
     from nsys2prv_ng.comparison import gate
 
-    rulings = gate.judge_runs(comparison, limit)
+    rulings = comparison.judge(limit)
     for ruling in rulings:
         print(f"--fail-over {gate.format_limit(limit)}: {ruling.text}", file=sys.stderr)
     codes = {ruling.code for ruling in rulings}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from nsys2prv_ng.comparison.content import CLASS, COUNT, ROOMY, SIZE, list_grids
+from nsys2prv_ng.comparison.gate import Ruling, judge_runs
 from nsys2prv_ng.comparison.model import ComparisonNumbers, Table
 from nsys2prv_ng.comparison.scaling import format_scaling, tabulate_scaling
 from nsys2prv_ng.comparison.sentences import (
@@ -46,6 +47,10 @@ class Comparison(ComparisonNumbers, Tabular):
     def __str__(self) -> str:
         """Return the text that `nsys2prv-ng compare` prints."""
         return format_comparison(self, WIDTH)
+
+    def judge(self, limit: float) -> list[Ruling]:
+        """Return for each later run whether it is slower by `limit`, a share of the step (`compare --fail-over`)."""
+        return judge_runs(self, limit)
 
     def tabulate(self) -> dict[str, Grid]:
         """Return the parts of the difference, and the other tables by key: a row for each run and quantity."""
