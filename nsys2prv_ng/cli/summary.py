@@ -200,7 +200,7 @@ def compare(
     except history.NoHistoryError as error:
         if limit is None:
             raise
-        print(f"--fail-over {gate.format_limit(limit)}: {error}", file=sys.stderr)
+        print(f"--fail-over {gate.format_limit(limit)}: {error.message}", file=sys.stderr)
         return gate.SLOWER if fail_undecided else gate.UNDECIDED
     if as_json:
         print_json(comparison)
