@@ -19,7 +19,7 @@ from nsys2prv_ng.comparison.sides import make_side, measure_capture
 from nsys2prv_ng.summary.job import JobSummary
 
 FILE = Path(__file__).parents[1] / "data/gate/captures.tar.xz"
-_MOST = 400
+_MOST = 200
 """Most choices of captures of two states to judge."""
 
 

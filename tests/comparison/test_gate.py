@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import log, log1p
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import nsys2prv_ng
 from nsys2prv_ng.comparison.compare import compare_sides
 from nsys2prv_ng.comparison.evidence import Shares, count_captures, find_quantile, weigh
 from nsys2prv_ng.comparison.gate import judge, judge_runs, read_limit, rule
@@ -15,6 +17,7 @@ from nsys2prv_ng.comparison.model import Side
 from nsys2prv_ng.comparison.sides import make_side
 from tests.comparison.gate_captures import count_codes, read_captures
 from tests.comparison.made import GPUS, MS, make_summary
+from tests.conftest import Unpacked
 
 _KINDS = {"gpu": "apart/gpu", "host": "turns/host", "mixed": "turns/mixed"}
 
@@ -79,7 +82,7 @@ def test_steps_that_vary_raise_no_alarm(size: int, count: int, spread: float) ->
     """A program that its GPU limits, whose steps vary far more than its captures: noise that the model did not make."""
     random = np.random.default_rng(3)
     codes = []
-    for _ in range(300):
+    for _ in range(100):
         sides = []
         for name in "ab":
             steps = [100 * np.exp(random.normal(0, spread, count)) for _ in range(size)]
@@ -173,3 +176,14 @@ def test_a_slower_host_is_no_slower_program() -> None:
     ruling = judge(compare_sides([make_side("a", [a]), make_side("b", [b])]).pairs[0], 0.1)
     assert ruling.code == 4
     assert "launches took 1.3 times as long, so the machine may have been slower" in ruling.text
+
+
+@pytest.mark.slow
+def test_two_real_captures_of_one_program_raise_no_alarm(shared_reports: Path, unpacked: Unpacked) -> None:
+    """Two captures whose steps differ by 7 % with p < 0.001, in both orders: never slower, whatever the limit."""
+    names = ("w-base", "w-base-again")
+    a, b = (nsys2prv_ng.summarize(unpacked(shared_reports / f"whatif/{name}.rank0.sqlite"), jobs=1) for name in names)
+    for pair_of_them in ((a, b), (b, a)):
+        comparison = nsys2prv_ng.compare(*pair_of_them)
+        assert comparison.pairs[0].verdict.p is not None and comparison.pairs[0].verdict.p < 0.001
+        assert all(ruling.code != 3 for limit in (0.001, 0.02, 0.05, 0.07, 0.2) for ruling in comparison.judge(limit))
