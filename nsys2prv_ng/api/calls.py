@@ -82,7 +82,7 @@ def summarize(reports: Reports, options: calls.SummaryOptions) -> JobSummary:
 
     `reports`: as for translate. `JobSummary.load` reads the numbers that `save` keeps as JSON.
     """
-    summary, pictures = _summarize(arguments.list_reports_alone(reports), options, draws=options.html is not None)
+    summary, pictures = _summarize(arguments.expand_reports(reports), options, draws=options.html is not None)
     if options.html is not None and pictures is not None:
         from nsys2prv_ng.html.summary_page import render_summary
 

@@ -357,7 +357,7 @@ def parse_saved(value: Any) -> Path:
     if str(value).endswith("/") and path.parent.is_dir():
         with suppress(OSError):  # what it is instead, the check of its name says
             path.mkdir(exist_ok=True)
-    if not path.is_dir():
+    if not path.is_dir() or path.suffix.lower() == ".json":
         return new_file("the file", ".json")(path)
     if not os.access(path, os.W_OK):
         raise UsageError("this folder takes no file")

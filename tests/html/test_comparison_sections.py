@@ -30,7 +30,7 @@ def make_pair(a_ns: int, changes: list[int]) -> Pair:
     side = SideNumbers("a", 1, 1, 1, "step", "", 1, [a_ns], a_ns, a_ns, None, None, a_ns, True, captures, 0)
     change = (b_ns - a_ns) / a_ns if a_ns else None
     verdict = Verdict("inconclusive", "step", "steps", "median", a_ns, b_ns, b_ns - a_ns, change, None)
-    return Pair(verdict, side, side, b_ns - a_ns, "GPU", rows, "", [], [], None, [], None, [], "")
+    return Pair(verdict, None, side, side, b_ns - a_ns, "GPU", rows, "", [], [], None, [], None, [], "")
 
 
 def get_bars(table: Table) -> list[Segment]:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import nsys2prv_ng
 from nsys2prv_ng.sources.nccl.communicators import AXES, Usage, format_members, name_axes
 from nsys2prv_ng.sources.nccl.purposes import ACTIVATIONS, EXPERTS, GRADIENTS, HIDDEN, NO_PURPOSE, SHARDS, STAGES
 from tests.conftest import HAS_LARGE_REPORTS, NO_REPORTS
 from tests.report_sets import list_sets, sets
-from tests.summary.made import summarize_reports
 
 DATA = {1: ("data", [0, 1, 2, 3])}
 SHARDED = {1: ("sharded data", [0, 1, 2, 3])}
@@ -45,12 +45,16 @@ def test_programs_use_communicators_for_what_they_do(name: str) -> None:
     sets = list_sets()
     if name not in sets:
         (pytest.fail if HAS_LARGE_REPORTS else pytest.skip)(NO_REPORTS)
-    summary = summarize_reports(sets[name])
-    found = summary.waits.communicators if summary.waits is not None else []
-    assert {c.number: (c.axis, c.members) for c in found} == TRUTH[name]
-    rates = summary.waits.bandwidth if summary.waits is not None else []
-    axes = {c.id: c.axis for c in found}
-    assert all(rate.communicator_name == axes.get(rate.communicator, "") for rate in rates)
+    with nsys2prv_ng.open(sets[name], jobs=1) as job:
+        calls = job.collectives
+    found = {}
+    for (named, axis), own in calls.groupby(["communicator", "axis"], observed=True, dropna=False):
+        number = re.match(r"communicator (\d+)", str(named))
+        if number is not None:
+            ranks = sorted(int(rank) for rank in own["rank"].dropna().unique() if rank >= 0)
+            found[int(number[1])] = (axis if isinstance(axis, str) else "", ranks)
+    # Sends and receives of pipelines are messages, not collectives.
+    assert found == {number: of for number, of in TRUTH[name].items() if of[0] != "pipeline"}
 
 
 # ---- members ---------------------------------------------------------------------------------------------------------
