@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from nsys2prv_ng.comparison.comparability import check_comparability
-from nsys2prv_ng.comparison.evidence import describe_spread, find_evidence
+from nsys2prv_ng.comparison.evidence import describe_limits, describe_spread, find_evidence
 from nsys2prv_ng.comparison.history import load_history, make_history
 from nsys2prv_ng.comparison.model import (
     Evidence,
@@ -39,17 +39,18 @@ from nsys2prv_ng.summary.difference import budget, statistics
 from nsys2prv_ng.summary.difference.changes import Change, find_changes
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_MPI, PARTS
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.text.formatting import format_change, format_time
+from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.text.names import USER_CODE
 
 
 def compare_with_history(new: Side, folder: Path) -> tuple[Comparison, Side]:
     """Return the comparison with the baseline of a folder of saved summaries, and the baseline. Raises UsageError."""
     found, unlike = load_history(folder, new.every)
-    baseline, history, drift = make_history(found, unlike, new)
+    baseline, history, earlier = make_history(found, unlike, new)
     comparison = compare_sides([baseline, new])
-    if drift is not None:
-        history = replace(history, drift=_compare_pair(*drift, frozenset()).evidence)
+    if earlier is not None:
+        [pair] = comparison.pairs
+        history = replace(history, drift=find_evidence(earlier, new, pair.verdict, pair.sizes))
     return replace(comparison, history=history), baseline
 
 
@@ -232,8 +233,7 @@ def _describe_captures(a: Side, b: Side, verdict: Verdict, evidence: Evidence | 
         which = f"{', '.join(places)}, with the median step nearest to that of all captures"
         notes.append(f"all tables but the first are of {which}")
     if evidence is not None and verdict.is_significant:
-        limits = f"{format_change(evidence.low)} to {format_change(evidence.high)}"
-        notes.append(f"{describe_spread(evidence)}, so the change is {limits} (90%)")
+        notes.append(f"{describe_spread(evidence)}, so the change is {describe_limits(evidence)} (90%)")
     return notes
 
 

@@ -24,7 +24,7 @@ from nsys2prv_ng.comparison.model import Evidence, Side, Verdict
 from nsys2prv_ng.comparison.sides import list_step_times
 from nsys2prv_ng.summary.difference.statistics import find_average
 from nsys2prv_ng.summary.job import JobSummary
-from nsys2prv_ng.text.formatting import format_percent
+from nsys2prv_ng.text.formatting import format_change, format_percent
 
 GPU, HOST, WAITS, TRANSFERS = 0.01, 0.1, 0.35, 0.05
 """What captures of one program vary by on one machine (standard deviation, as a share of the step): GPU in any case,
@@ -35,8 +35,8 @@ Measured by benchmarks/gate on H200s (156 captures in tests/data/gate): 0.4 to 0
 80 % is host-bound and 2 to 5 % where half is, beside the speed of launches; 15 % where two ranks wait 21 % of the step
 for each other; 4 % of the time of transfers. Over several nodes it was not measured."""
 PRIOR_CAPTURES = 10
-"""As many captures the variance before counts. A choice: of four groups of ten captures, variances beside what the
-constants say differ by a factor of 2, as those of ten captures do by chance."""
+"""As many captures the variance before counts. A choice: the variances of five host-bound states of 7 to 10 captures
+(tests/data/gate), divided by their host-bound shares, differ by a factor of 2, as by chance."""
 LEVEL = 0.05
 """Probability that a change is below its lower limit, and that it is above its upper limit."""
 _LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
@@ -139,7 +139,7 @@ def _vary_steps(captures: Sequence[Sequence[int]], verdict: Verdict) -> float:
 def find_quantile(share: float, freedom: int) -> float:
     """Return the quantile of Student's t. `share`: 0.5 to 1; `freedom`: at least 8.
 
-    The expansion of Cornish and Fisher (Abramowitz and Stegun 26.7.5); off by less than 2 % up to 0.99999.
+    The expansion of Cornish and Fisher (Abramowitz and Stegun 26.7.5); off by less than 0.5 % up to 0.99999.
     """
     z, n = NormalDist().inv_cdf(share), freedom
     terms = (
@@ -154,6 +154,11 @@ def find_quantile(share: float, freedom: int) -> float:
 def describe_spread(evidence: Evidence) -> str:
     """Return by how much captures of such a program vary, as a clause."""
     return f"captures of such a program vary by {format_percent(evidence.deviation, 1)}"
+
+
+def describe_limits(evidence: Evidence) -> str:
+    """Return the limits of the change."""
+    return f"{format_change(evidence.low)} to {format_change(evidence.high)}"
 
 
 def count_captures(evidence: Evidence, limit: float) -> int:

@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from nsys2prv_ng.comparison.comparability import OTHER_RUNS
-from nsys2prv_ng.comparison.evidence import count_captures, describe_spread
+from nsys2prv_ng.comparison.evidence import count_captures, describe_limits, describe_spread
 from nsys2prv_ng.comparison.history import RECENT
 from nsys2prv_ng.comparison.model import ComparisonNumbers, Evidence, Pair
 from nsys2prv_ng.summary.difference.statistics import FEWEST
@@ -45,9 +45,8 @@ def judge_runs(comparison: ComparisonNumbers, limit: float) -> list[Ruling]:
     rulings = [Ruling(ruling.code, name + ruling.text) for name, ruling in zip(names, rulings, strict=True)]
     drift = None if comparison.history is None else comparison.history.drift
     if drift is not None and rule(drift, limit) == SLOWER:
-        limits = f"{format_change(drift.low)} to {format_change(drift.high)} at 90%"
-        change = format_change(drift.change)
-        rulings.append(Ruling(SLOWER, f"slower than {RECENT} captures ago ({change}, {limits})"))
+        change = f"{format_change(drift.change)}, {describe_limits(drift)} at 90%"
+        rulings.append(Ruling(SLOWER, f"slower than {RECENT} captures ago ({change})"))
     unlike = [each for each in comparison.comparability.findings if each.text.startswith(OTHER_RUNS)]
     if unlike and comparison.history is None:
         doubt = f"the runs are not alike in {' and '.join(each.text.partition(':')[0] for each in unlike)}"
@@ -76,7 +75,7 @@ def judge(pair: Pair, limit: float) -> Ruling:
     if few < FEWEST:
         remedy = f"capture at least {FEWEST}, or two captures"
         return Ruling(UNDECIDED, f"{change} in {count_noun(few, 'step')}: {remedy}")
-    limits = f"{change}, {format_change(evidence.low)} to {format_change(evidence.high)} at 90%"
+    limits = f"{change}, {describe_limits(evidence)} at 90%"
     code = rule(evidence, limit)
     if code == SLOWER and pair.verdict.kind != "slower":
         return Ruling(UNDECIDED, f"{limits}: the steps vary too much; capture more of them, or several captures")
@@ -84,10 +83,10 @@ def judge(pair: Pair, limit: float) -> Ruling:
         return Ruling(code, f"slower ({limits})")
     if code == NOT_SLOWER:
         return Ruling(code, f"not slower ({limits})")
-    return Ruling(code, f"{limits}: {explain_doubt(evidence, limit)}")
+    return Ruling(code, f"{limits}: {_explain_doubt(evidence, limit)}")
 
 
-def explain_doubt(evidence: Evidence, limit: float) -> str:
+def _explain_doubt(evidence: Evidence, limit: float) -> str:
     """Return why the evidence does not decide, and what would."""
     speed = evidence.host_speed
     slowed = evidence.host_share * abs(speed - 1)

@@ -30,10 +30,12 @@ from nsys2prv_ng.comparison.sides import make_side, measure_capture
 from nsys2prv_ng.errors import TranslationError, UsageError
 from nsys2prv_ng.summary.job import JobSummary
 
+_LABEL = "history"
+"""Label of the baseline."""
 RECENT = 10
 """Captures that a baseline has at most, and after which a slower program is the usual one. A choice: ten commits."""
 _MOST = 100
-"""Captures of a series. A choice: dividing it takes a hundredth of a second, and reading them two seconds."""
+"""Captures of a series. A choice: dividing it takes 40 ms, and reading them two seconds."""
 _FEWEST = 3
 """Fewest captures before and after a change. A choice: a single capture may be an accident."""
 FALSE_ALARM = 0.01
@@ -64,19 +66,14 @@ def load_history(folder: Path, new: Sequence[JobSummary]) -> tuple[list[tuple[st
         unlike = {key for _, each in others for key, value in describe_capture(each).items() if value != wanted[key]}
         why = f"its captures differ in {', '.join(sorted(unlike))}" if unlike else "it has no earlier capture"
         raise NoHistoryError(f"{why}; save one of this program there first", parameter="against")
-    alike.sort(key=lambda each: (_find_begin(each[1]), each[0]))
+    alike.sort(key=lambda each: (each[1].begin_utc_ns, each[0]))
     return alike[-_MOST:], unread + len(others) - len(alike)
-
-
-def _find_begin(summary: JobSummary) -> int:
-    """Return the UTC of the first event (ns)."""
-    return (summary.facts and summary.facts.begin_utc_ns) or summary.start_utc_ns
 
 
 def make_history(
     found: Sequence[tuple[str, JobSummary]], unlike: int, new: Side
-) -> tuple[Side, HistoryNumbers, tuple[Side, Side] | None]:
-    """Return the baseline, the series, and what the program was RECENT captures ago and is now, if that differs."""
+) -> tuple[Side, HistoryNumbers, Side | None]:
+    """Return the baseline, the series, and what the program was RECENT captures ago if it has changed since."""
     names, summaries = [name for name, _ in found], [summary for _, summary in found]
     every = [*summaries, *new.every]
     begins = divide_series(every)
@@ -85,7 +82,7 @@ def make_history(
     first = max(last, len(summaries) - RECENT)
     numbers = HistoryNumbers(
         captures=[
-            HistoryCapture(name, _find_begin(each), measure_capture(each))
+            HistoryCapture(name, each.begin_utc_ns, measure_capture(each))
             for name, each in zip([*names, *[new.label] * len(new.every)], every, strict=True)
         ],
         new=len(new.every),
@@ -97,10 +94,9 @@ def make_history(
     before = max(0, len(summaries) - RECENT)
     part = next(n for n, end in enumerate(ends) if before < end)
     earlier = summaries[max(begins[part], ends[part] - RECENT) : ends[part]]
-    drift = None
-    if part < len(begins) - 1 and earlier:
-        drift = make_side("history", earlier), new
-    return make_side("history", summaries[first:]), numbers, drift
+    has_changed = part < len(begins) - 1 and bool(earlier)
+    baseline = make_side(_LABEL, summaries[first:])
+    return baseline, numbers, make_side(_LABEL, earlier) if has_changed else None
 
 
 def divide_series(captures: Sequence[JobSummary]) -> list[int]:

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from nsys2prv_ng.comparison.comparability import WARNING
-from nsys2prv_ng.comparison.evidence import describe_spread
+from nsys2prv_ng.comparison.evidence import describe_limits, describe_spread
 from nsys2prv_ng.comparison.history import RECENT
 from nsys2prv_ng.comparison.model import Comparability, HistoryNumbers, Pair, Scaling, SideNumbers
 from nsys2prv_ng.comparison.scaling import describe_scaling
@@ -96,8 +96,8 @@ def state_history(history: HistoryNumbers, quote: Quote) -> LabelledLine:
     texts += [f"changed with {', '.join(changes)}"] if changes else []
     drift = history.drift
     if drift is not None:
-        limits = f"{format_change(drift.low)} to {format_change(drift.high)}"
-        texts.append(f"beside {RECENT} captures ago {format_change(drift.change)} ({limits} at 90%)")
+        change = f"{format_change(drift.change)} ({describe_limits(drift)} at 90%)"
+        texts.append(f"{change} compared with {RECENT} captures ago")
     texts += (
         [f"{history.unlike} of other programs, sizes or machines and damaged ones do not count"]
         if history.unlike

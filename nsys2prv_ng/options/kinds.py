@@ -339,13 +339,19 @@ def new_file(what: str, *suffixes: str) -> Callable[[Any], Path]:
             raise UsageError("its folder does not exist; make it first")
         if obstacle := find_obstacle(file):
             raise UsageError(obstacle)
-        try:
-            with tempfile.TemporaryFile(dir=file.parent):
-                return file
-        except OSError as error:
-            raise UsageError(f"its folder takes no file: {error.strerror}") from None
+        _try_folder("its folder", file.parent)
+        return file
 
     return parse
+
+
+def _try_folder(name: str, folder: Path) -> None:
+    """Raise UsageError if no file can be made in a folder."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(f"{name} takes no file: {error.strerror}") from None
 
 
 Page = Annotated[_OptionalPath, new_file("the page", ".html", ".htm")]
@@ -359,8 +365,7 @@ def parse_saved(value: Any) -> Path:
             path.mkdir(exist_ok=True)
     if not path.is_dir() or path.suffix.lower() == ".json":
         return new_file("the file", ".json")(path)
-    if not os.access(path, os.W_OK):
-        raise UsageError("this folder takes no file")
+    _try_folder("this folder", path)
     return path
 
 

@@ -185,6 +185,12 @@ class JobSummary(Tabular, kw_only=True):
         """UTC of time 0 of the trace, in ISO 8601."""
         return format_utc(self.start_utc_ns)
 
+    @property
+    def begin_utc_ns(self) -> int:
+        """UTC of the first event, the same for every choice of time, so that a run keeps its place and file names."""
+        known = None if self.facts is None else self.facts.begin_utc_ns
+        return self.start_utc_ns if known is None else known
+
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as `json.dumps` takes them."""
         made = {
@@ -324,16 +330,14 @@ class JobSummary(Tabular, kw_only=True):
         """
         file = Path(path)
         if file.is_dir():
-            begin = format_utc((self.facts and self.facts.begin_utc_ns) or self.start_utc_ns)
+            begin = format_utc(self.begin_utc_ns)
             capture = min(self.facts.captures, default="") if self.facts else ""
             file /= f"{begin[:19].replace(':', '')}-{capture}.json"
         write_atomically(file, json.dumps(self.to_dict(), indent=2) + "\n")
 
     def save_talp(self, folder: str | Path) -> Path:
         """Write the efficiencies for TALP-Pages into a folder; return the file. Raises TranslationError."""
-        # The start is the same for every choice of time, so that one run keeps its file name.
-        known = None if self.facts is None else self.facts.begin_utc_ns
-        return write_talp(self.efficiency, self.start_utc_ns if known is None else known, folder)
+        return write_talp(self.efficiency, self.begin_utc_ns, folder)
 
     @classmethod
     def load(cls, path: str | Path) -> JobSummary:

@@ -90,9 +90,8 @@ def find_changes(
     if ranges:  # beside them, only what they do not contain
         calls = [call for call in calls if call.only and not any(_has_nearly_all(own, call) for own in ranges)][:1]
     found += calls[:2]
-    sure = {id(change): size for change in found if (size := _count_sure(change)) > 0}
-    found = [change for change in found if id(change) in sure]
-    return sorted(found, key=lambda change: -sure[id(change)])[:_MOST_CHANGES]
+    found = [change for change in found if _count_sure(change) > 0]
+    return sorted(found, key=_count_sure, reverse=True)[:_MOST_CHANGES]
 
 
 def _count_sure(change: Change) -> float:
