@@ -2,7 +2,8 @@
 
 A finding names the values, and the sides with each value. It prevents the tables whose rows or sums have another
 meaning on some sides; everything else can be compared. Tables are named by their keys in a comparison (`kernels`,
-`copies`, ...). Further keys are `steps` (times of steps), `gpus` and `ranks` (rows by GPU or by rank), and `scaling`.
+`copies`, ...). Further keys are `steps` (times of steps), `gpus` and `ranks` (rows by GPU or by rank), `scaling`, and
+`gate` (a slower run is no slower program).
 Facts that a summary of an older version lacks are not checked; this is a finding as well.
 """
 
@@ -24,13 +25,12 @@ from nsys2prv_ng.text.names import clean_name
 WARNING, NOTE = "warning", "note"
 """Severities: a warning may be the only reason why numbers differ; a note is worth knowing."""
 
-OTHER_RUNS = ("GPU model", "CPU model", "number of GPUs", "number of processes", "program")
-"""Beginnings of the findings with which a slower run is no slower program."""
-_BY_PLACE = frozenset(("gpus", "ranks"))
+GATE = "gate"
+_BY_PLACE = frozenset(("gpus", "ranks", GATE))
 """Tables with a row for each GPU or rank."""
 _IN_GRAPHS = frozenset(("activity", "kernels", "nccl", "collectives", "waits"))
 """Tables that lack the kernels of graphs that were traced as a whole."""
-_SCALING, _OF_STEPS = frozenset(("scaling",)), frozenset(("steps",))
+_SCALING, _OF_STEPS, _GATE = frozenset(("scaling",)), frozenset(("steps",)), frozenset((GATE,))
 _WHOLE_GRAPHS = (
     "NCCL may be in CUDA graphs of {} that were traced as a whole: efficiencies count them as communication where NCCL "
     "is"
@@ -68,7 +68,7 @@ def check_comparability(sides: Sequence[Side]) -> Comparability:
         _compare("number of nodes", [(side, side.summary.nodes) for side in sides], NOTE),
         _find_any(lacking, "some ranks of {} have no report: sums are of a part of the job", WARNING, _SCALING),
         _find_other_choices(sides),
-        _compare("program", programs, WARNING),
+        _compare("program", programs, WARNING, _GATE),
         _find_other_steps(sides),
         _find_other_sources(known),
         _compare("payload of every call of NCCL", payload, WARNING, frozenset(("collectives", "waits"))),
@@ -147,9 +147,9 @@ def _list_captures(summary: JobSummary) -> dict[object, int]:
 
 def _find_other_machines(sides: Sequence[Side]) -> Iterator[Finding]:
     models = [(side, tuple(sorted({gpu.name for gpu in side.summary.gpus if gpu.name}))) for side in sides]
-    yield from _compare("GPU model", [pair for pair in models if pair[1]], WARNING, _SCALING)
+    yield from _compare("GPU model", [pair for pair in models if pair[1]], WARNING, _SCALING | _GATE)
     cpus = [(side, tuple(side.summary.facts.cpus)) for side in sides if side.summary.facts is not None]
-    yield from _compare("CPU model", [pair for pair in cpus if pair[1]], WARNING)
+    yield from _compare("CPU model", [pair for pair in cpus if pair[1]], WARNING, _GATE)
     unknown = [side for side in sides if any(not gpu.name for gpu in side.summary.gpus)]
     if len(sides) > 1:
         yield from _find_any(unknown, "the reports do not name every GPU of {}: GPU models are not checked there", NOTE)

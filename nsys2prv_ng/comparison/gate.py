@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from nsys2prv_ng.comparison.comparability import OTHER_RUNS
+from nsys2prv_ng.comparison.comparability import GATE
 from nsys2prv_ng.comparison.evidence import count_captures, describe_limits, describe_spread
 from nsys2prv_ng.comparison.history import RECENT
 from nsys2prv_ng.comparison.model import ComparisonNumbers, Evidence, Pair
@@ -47,7 +47,7 @@ def judge_runs(comparison: ComparisonNumbers, limit: float) -> list[Ruling]:
     if drift is not None and rule(drift, limit) == SLOWER:
         change = f"{format_change(drift.change)}, {describe_limits(drift)} at 90%"
         rulings.append(Ruling(SLOWER, f"slower than {RECENT} captures ago ({change})"))
-    unlike = [each for each in comparison.comparability.findings if each.text.startswith(OTHER_RUNS)]
+    unlike = [each for each in comparison.comparability.findings if GATE in each.prevents]
     if unlike and comparison.history is None:
         doubt = f"the runs are not alike in {' and '.join(each.text.partition(':')[0] for each in unlike)}"
         rulings = [

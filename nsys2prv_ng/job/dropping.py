@@ -7,7 +7,7 @@ and are dropped elsewhere. Calls of threads that share a row do not nest, so the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -154,6 +154,14 @@ def _add_to_series(report: ReportRecords, records: Records, is_shared: BoolArray
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
+def refuse_other_ranks(tree: ObjectTree, ranks: Collection[int]) -> None:
+    """Raise UsageError if nothing belongs to any of these ranks."""
+    known = sorted({rank for rank in tree.belongs_to.tolist() if rank >= 0})
+    if set(ranks).isdisjoint(known):
+        held = ", ".join(map(str, known)) or "no ranks"
+        raise UsageError(f"none of them is in the reports, which hold {held}", parameter="ranks")
+
+
 def select_rows(tree: ObjectTree, selection: Selection) -> BoolArray:
     """Mark the rows of the chosen ranks and GPUs. Raises UsageError if there are none.
 
@@ -166,9 +174,7 @@ def select_rows(tree: ObjectTree, selection: Selection) -> BoolArray:
         for i, task in enumerate(tree.model.tasks):
             wanted[i] |= tree.is_node[i] and task.node in nodes
         kept &= wanted[tree.task_of_row]
-        if not kept.any():
-            known = ", ".join(str(rank) for rank in sorted(set(tree.belongs_to.tolist())) if rank >= 0)
-            raise UsageError(f"none of them is in the reports, which hold {known or 'no ranks'}", parameter="ranks")
+        refuse_other_ranks(tree, selection.ranks)
     if selection.gpus is not None:
         kept &= (tree.gpu_of_row < 0) | np.isin(tree.gpu_of_row, list(selection.gpus))
         if not (kept & (tree.gpu_of_row >= 0)).any():

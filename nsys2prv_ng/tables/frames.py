@@ -9,6 +9,7 @@ import numpy as np
 
 from nsys2prv_ng.arrays.row_keys import sort_rows
 from nsys2prv_ng.arrays.types import IntArray, pick
+from nsys2prv_ng.job.dropping import refuse_other_ranks
 from nsys2prv_ng.runtime.limits import allow_pandas
 from nsys2prv_ng.tables.columns import NO_ACCOUNT, Account, Column, Part, Table, Values, join_values
 from nsys2prv_ng.tables.context import JobTables
@@ -26,10 +27,15 @@ def make_frame(
     ranks: Sequence[int] | None = None,
     time: tuple[int | None, int | None] = (None, None),
 ) -> pd.DataFrame:
-    """Return the DataFrame of a table, with some columns, only of some ranks, and of what touches a time (ns)."""
+    """Return the DataFrame of a table, with some columns, only of some ranks, and of what touches a time (ns).
+
+    Raises UsageError if the job has none of the ranks.
+    """
     allow_pandas()
     import pandas
 
+    if ranks is not None:
+        refuse_other_ranks(tables.job.tree, ranks)
     parts, account = read_parts(tables, table)
     if ranks is not None or time != (None, None):
         parts, account = _restrict(tables, parts, account, ranks, time)

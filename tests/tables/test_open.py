@@ -77,6 +77,12 @@ def test_a_part_of_each_table(job: OpenJob, name: str) -> None:
     assert len(job.table(name, ranks=[1])) == (whole["rank"] == 1).sum()
 
 
+@pytest.mark.parametrize("ranks", [[99], [-1], "4-7"])
+def test_ranks_that_no_report_has_are_refused(job: OpenJob, ranks: object) -> None:
+    with pytest.raises(UsageError, match="ranks: none of them is in the reports, which hold 0, 1, 2, 3"):
+        job.table("kernels", ranks=ranks)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
