@@ -127,8 +127,10 @@ def _get_class(hint: Any) -> Any:
 
 
 def _strip(hint: Any) -> Any:
-    """Return a type without what `Annotated` says about it."""
-    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    """Return a type without what `Annotated` says, and what an alias stands for: NDArray is one since numpy 2.5."""
+    hint = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    alias = getattr(get_origin(hint), "__value__", None)
+    return hint if alias is None else alias[get_args(hint)]
 
 
 class _Writer(_Form):
