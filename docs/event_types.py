@@ -19,16 +19,16 @@ from nsys2prv_ng.paraver.event_type import EventType
 
 PAGE = DOCS / "reference/event-types.md"
 VALUES = PAGE.with_name("event-values.csv")
-_MANY = 15
+_MANY = 10
 """Most values of a type that the page lists: longer lists are in a file of their own."""
 
 _HEAD = f"""# Event types
 
 Find the number, label and values of what you look for, to write a cfg of your own.
 
-A star: a value other than 0 starts an interval and 0 ends it. *Names*: values are names, numbered from 1 in
-alphabetical order over all reports; the .pcf lists them. In brackets: the unit, and by what values are multiplied. The
-.pcf declares the types that have events in the trace, and always 63000007, by which BSC's BasicAnalysis recognises it.
+A star: a value other than 0 starts an interval and 0 ends it. *Names*: the .pcf lists the values, numbered from 1 in
+alphabetical order over all reports. In brackets: the unit, and the factor of stored values. The .pcf declares the types
+that occur in the trace, and always 63000007, by which BSC's BasicAnalysis recognises it.
 [{VALUES.name}]({VALUES.name}) has the values of types with more than {_MANY}, such as MPI's calls.
 """
 _NVTX = """
@@ -41,9 +41,8 @@ its domain's block plus:
 _METRICS = """
 ## GPU metrics
 
-The type is 9400 plus nsys's number of the metric, if that is below 100 and all GPUs of the job agree on it; otherwise a
-number from 9000000 that depends only on the metric's name. The label ends in nsys's unit. MHz is stored as Hz, which
-Paraver shows as MHz.
+The type is 9400 plus nsys's number of the metric, if that is below 100 and all GPUs agree on it; otherwise a number from
+9000000 that depends only on the metric's name. Labels end in nsys's unit; MHz is stored as Hz.
 """
 _NODE = f"""
 ## Metrics of nodes
@@ -52,7 +51,7 @@ The types of network cards and switches, plugins, and CPUs are numbers from {fam
 {families.NODE_METRIC_FIRST + families.NODE_METRIC_COUNT - 1}. Each depends on the source, the metric's name and unit,
 and whether it is real; on other metrics only if two would get the same number. Raw CPU counters have
 {families.CPU_COUNTER_FIRST} plus nsys's number of the counter, if that is below {families.CPU_COUNTER_IDS} and all
-nodes agree on it. The label ends in nsys's unit. Real numbers are stored times 10^{families.REAL_PRECISION}. Fields of
+nodes agree on it. Labels end in nsys's unit. Real numbers are stored times 10^{families.REAL_PRECISION}. Fields of
 plugins are labelled "Plugin: FIELD".
 """
 _TAGS = f"""

@@ -34,10 +34,11 @@ def _list_tables() -> str:
     common = [text for text in most.values() if counts[text] >= _FEW]
     rows = ["| table | a row is | columns |", "|---|---|---|", f"| several | | {'<br>'.join(sorted(common))} |"]
     seen: dict[str, str] = {}
+    told: dict[str, str] = {}
     for table in tables:
         texts = [_describe(column) for column in table.columns]
         shared = ", ".join(_list_names(texts, common))
-        own = [text for text in texts if text not in common]
+        own = [_refer(text, told.setdefault(text, table.name), table.name) for text in texts if text not in common]
         first = seen.setdefault(shared, table.name)
         rows.append(
             f"| `{table.name}` | {table.meaning} | "
@@ -48,6 +49,11 @@ def _list_tables() -> str:
 
 def _list_names(texts: Collection[str], common: Collection[str]) -> list[str]:
     return [re.findall("`.*?`", text)[0] for text in texts if text in common]
+
+
+def _refer(text: str, teller: str, table: str) -> str:
+    """Return the text of a column, or its name and the table before that has the same text."""
+    return text if teller == table else f"{text.partition(':')[0]}: as in `{teller}`"
 
 
 def _describe(column: Column) -> str:
