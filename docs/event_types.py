@@ -19,7 +19,7 @@ from nsys2prv_ng.paraver.event_type import EventType
 
 PAGE = DOCS / "reference/event-types.md"
 VALUES = PAGE.with_name("event-values.csv")
-_MANY = 10
+_MANY = 6
 """Most values of a type that the page lists: longer lists are in a file of their own."""
 
 _HEAD = f"""# Event types
