@@ -41,8 +41,8 @@ its domain's block plus:
 _METRICS = """
 ## GPU metrics
 
-The type is 9400 plus nsys's number of the metric, if that is below 100 and all GPUs agree on it; otherwise a number from
-9000000 that depends only on the metric's name. Labels end in nsys's unit; MHz is stored as Hz.
+The type is 9400 plus nsys's number of the metric, if that is below 100 and all GPUs agree on it; otherwise a number
+from 9000000 that depends only on the metric's name. Labels end in nsys's unit; MHz is stored as Hz.
 """
 _NODE = f"""
 ## Metrics of nodes

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from statistics import fmean
 from typing import Any
 
-import pandas as pd
 import pytest
 
 from tests.report_truth import Report
