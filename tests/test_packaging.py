@@ -57,7 +57,7 @@ def test_the_wheel_has_what_a_user_needs(built: Path) -> None:
         names = set(archive.namelist())
     presets = {f"nsys2prv_ng/bundled/cfgs/{p.parent.name}/{p.name}" for p in (REPOSITORY / "cfgs").glob("*/*.cfg")}
     modules = {p.relative_to(REPOSITORY).as_posix() for p in (REPOSITORY / "nsys2prv_ng").rglob("*.py")}
-    assert names >= presets | modules | {"nsys2prv_ng/bundled/slurm.sh", "nsys2prv_ng/py.typed"}
+    assert names >= presets | modules | {"nsys2prv_ng/bundled/samples/slurm.sh", "nsys2prv_ng/py.typed"}
     assert not any(name.startswith(("tests/", "samples/", "docs/", "benchmarks/")) for name in names)
 
 

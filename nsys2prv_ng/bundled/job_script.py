@@ -14,7 +14,7 @@ from nsys2prv_ng.options.kinds import Flag, Integer, Numbers, Option, Text, Word
 from nsys2prv_ng.recording.options import RANKS_HELP, RecordingOptions
 from nsys2prv_ng.runtime.files import locate_bundled
 
-_TEMPLATE = locate_bundled("slurm.sh", "samples/slurm.sh")
+_TEMPLATE = locate_bundled("samples/slurm.sh")
 _OF_SITE = "NSYS2PRV_NG_JOB_TEMPLATE"
 """Environment variable with the template of a site."""
 _MARK = re.compile(r"^@([A-Z]+)@\n|@([A-Z]+)@", re.MULTILINE)

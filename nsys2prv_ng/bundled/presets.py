@@ -28,7 +28,7 @@ class Preset(ValueClass):
 
 def locate_presets() -> Path:
     """Return the folder of the presets."""
-    return locate_bundled("cfgs", "cfgs")
+    return locate_bundled("cfgs")
 
 
 def list_presets() -> list[Preset]:

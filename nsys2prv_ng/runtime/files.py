@@ -306,8 +306,8 @@ def _open_own(path: str, flags: int, owners: Owners) -> int:
     return file
 
 
-def locate_bundled(name: str, in_clone: str) -> Path:
-    """Return the path of a file or folder: inside an installed package, or at `in_clone` in a clone."""
+def locate_bundled(name: str) -> Path:
+    """Return the path of a file or folder of the repository: in a clone, or inside an installed package."""
     package = Path(__file__).parents[1]
     installed = package / "bundled" / name
-    return installed if installed.exists() else package.parent / in_clone
+    return installed if installed.exists() else package.parent / name

@@ -43,12 +43,8 @@ def test_the_wheel_has_every_folder_of_presets() -> None:
     """Hatch copies the folders that are named: a new one must be."""
     build = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
     folders = {f"cfgs/{name.split('/')[0]}" for name in files_of(CFGS)}
-    others = {
-        "samples/slurm.sh": "nsys2prv_ng/bundled/slurm.sh",
-        "cfgs/workspaces.xml": "nsys2prv_ng/bundled/cfgs/workspaces.xml",
-        "docs/guides/remedies.md": "nsys2prv_ng/bundled/remedies.md",
-    }
-    assert build["targets"]["wheel"]["force-include"] == {f: f"nsys2prv_ng/bundled/{f}" for f in folders} | others
+    others = {"samples/slurm.sh", "cfgs/workspaces.xml", *(f"docs/{name}" for name in ("start", "guides", "reference"))}
+    assert build["targets"]["wheel"]["force-include"] == {f: f"nsys2prv_ng/bundled/{f}" for f in folders | others}
 
 
 def test_installed_presets_are_copies(tmp_path: Path) -> None:

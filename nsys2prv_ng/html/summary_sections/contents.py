@@ -9,7 +9,7 @@ from nsys2prv_ng.html.blocks import MOST_RANKS, MOST_ROWS, Block, Code, Paragrap
 from nsys2prv_ng.html.page import drop_quotes
 from nsys2prv_ng.replay import words as what_if
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
-from nsys2prv_ng.runtime.files import locate_bundled
+from nsys2prv_ng.runtime.documents import read_page, unlink
 from nsys2prv_ng.steps.numbered_names import number_step
 from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency, tabulate_parts
 from nsys2prv_ng.summary.efficiency.windows import choose_window, list_windows
@@ -174,18 +174,12 @@ def make_remedy_section(verdict: Verdict) -> Section | None:
     """Return the section with the code of the remedies of an answer, as the guide has it; None without any."""
     if not verdict.remedies:
         return None
-    guide = locate_bundled("remedies.md", "docs/guides/remedies.md").read_text(encoding="utf-8")
-    sections = dict(part.split("\n", 1) for part in guide.split("\n## ")[1:])
+    sections = dict(part.split("\n", 1) for part in read_page("remedies").split("\n## ")[1:])
     blocks: list[Block] = []
     for remedy in verdict.remedies:
         about, code, saved = re.split(r"```\w*\n", sections[remedy.key])
-        blocks += [Paragraph(_unlink(about)), Code(code.rstrip().splitlines()), Paragraph(_unlink(saved))]
+        blocks += [Paragraph(unlink(about).strip()), Code(code.rstrip().splitlines()), Paragraph(unlink(saved).strip())]
     return Section("try", "What to try, with code", "", blocks)
-
-
-def _unlink(text: str) -> str:
-    """Return Markdown with the texts of its links alone."""
-    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).strip()
 
 
 def make_what_if_section(numbers: WhatIfNumbers | None) -> Section | None:
