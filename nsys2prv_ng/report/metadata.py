@@ -94,6 +94,8 @@ class Metadata(ValueClass):
     warnings: list[str] = field(default_factory=list)
     cpu: str = ""
     """Model of the CPUs of the node, and the number of cores; "" if the export does not tell."""
+    script: str = ""
+    """File name of the script in the command that nsys launched; "" without one."""
     rank_variable: str = ""
     """The variable of the rank that comes before the others in this job (`choose_rank_variable`)."""
 
@@ -235,6 +237,7 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
         gpu_of_ordinal=gpu_of_ordinal,
         clock=clock,
         cpu=_describe_cpu(system_values),
+        script=_read_script(database),
     )
     if utc_of_zero is None:
         metadata.warnings.append("it does not say when it was captured: its time is not aligned with other reports")
@@ -256,6 +259,20 @@ def _read_environment(database: Database, device_environment: str) -> dict[str, 
             variable, content = str(value).split("=", 1)
             variables[variable] = content.strip('"')
     return {name: value for name, value in variables.items() if ALLOWED_ENVIRONMENT.fullmatch(name)}
+
+
+_ARGUMENT = re.compile(r"PROCESS_[0-9]+:ARGUMENT_[0-9]+")
+_SCRIPT = re.compile(r"\w[\w.-]{0,99}\.py")
+
+
+def _read_script(database: Database) -> str:
+    """Return the file name of the first script among the arguments of the launched command; "" without one.
+
+    Nothing else of a command is read, which can contain secrets.
+    """
+    arguments = (value for name, value in database.read_pairs(export_settings.CAPTURE) if _ARGUMENT.fullmatch(name))
+    names = (re.split(r"[/\\]", str(value))[-1] for value in arguments if not str(value).startswith("-"))
+    return next((name for name in names if _SCRIPT.fullmatch(name)), "")
 
 
 def _read_thread_names(database: Database, strings: Strings) -> dict[int, str]:

@@ -58,6 +58,10 @@ class JobFacts(ValueClass, kw_only=True):
     """A fingerprint of each capture: the same for all exports of one."""
     cpus: list[str] = field(default_factory=list)
     """Models of the CPUs of all nodes, with the number of cores; empty in summaries of older versions."""
+    scripts: list[str] = field(default_factory=list)
+    """File names of the scripts that nsys launched; empty in summaries of older versions."""
+    slurm_jobs: list[int] = field(default_factory=list)
+    """Numbers of the Slurm jobs; empty in summaries of older versions."""
     begin_utc_ns: int | None = None
     """UTC of the first event of the chosen ranks, whatever time the user chose; None in summaries of older versions."""
 

@@ -220,6 +220,8 @@ def collect_facts(job: Job) -> JobFacts:
         lacks_ranks=job.lacks_ranks,
         captures=sorted(map(_make_fingerprint, metadata)),
         cpus=sorted({report.cpu for report in metadata if report.cpu}),
+        scripts=sorted({report.script for report in metadata if report.script}),
+        slurm_jobs=sorted({number for report in metadata if (number := report.number("SLURM_JOB_ID")) is not None}),
         begin_utc_ns=_find_begin(job),
     )
 
