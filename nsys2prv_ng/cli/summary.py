@@ -67,7 +67,8 @@ def summary(
         from nsys2prv_ng.summary.text import LEADS, format_summary
         from nsys2prv_ng.text.layout import choose_style
 
-        print(format_summary(numbers, details=details, leads=LEADS, style=choose_style()))
+        page = "" if options.html is None else options.html.name
+        print(format_summary(numbers, details=details, leads=LEADS, page=page, style=choose_style()))
     if talp is not None:
         progress.note(f"for TALP-Pages: {numbers.save_talp(talp)}")
     if csv is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 from nsys2prv_ng.steps.numbered_names import is_step
 from nsys2prv_ng.summary.answer.answer import describe_job, find_verdict
@@ -18,9 +19,10 @@ from nsys2prv_ng.summary.memory.table import list_memory_tables
 from nsys2prv_ng.summary.path.table import describe_path, describe_tasks, tabulate_path
 from nsys2prv_ng.summary.ranges.table import tabulate_range_tree
 from nsys2prv_ng.summary.sums import sum_by_key
+from nsys2prv_ng.summary.verdict import Statement
 from nsys2prv_ng.text import layout
 from nsys2prv_ng.text.formatting import format_percent
-from nsys2prv_ng.text.names import describe_place, quote_name
+from nsys2prv_ng.text.names import clean_name, describe_place, quote_name
 
 _LEAST_SHARE = 0.02
 """Least share of GPU time of a part with a line of its own: less than a character of a bar of _BAR columns."""
@@ -38,16 +40,18 @@ def format_summary(
     *,
     details: bool = False,
     leads: str = "",
+    page: str = "",
     style: layout.Style = layout.PLAIN,
 ) -> str:
     """Return the answer, then with `details` all tables that have rows.
 
     `width`: most columns (NARROWEST or more); None: as wide as the terminal. `leads`: the last line without tables.
+    `page`: the file of the page, if there is one: SEE names its section first.
     """
     width = layout.choose_width() if width is None else width
     verdict = find_verdict(summary)
     above, below = (
-        [(line.label, line.text) for line in verdict.statements if (line.label in _BELOW) is are_below]
+        [(line.label, _point_at(line, page)) for line in verdict.statements if (line.label in BELOW) is are_below]
         for are_below in (False, True)
     )
     sections = [
@@ -60,15 +64,29 @@ def format_summary(
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-_BELOW = ("STRAGGLER", "LINK", "SLOW", "MEMORY", "PIPELINE", "KINDS", "STEPS", "STARTUP", "TRUST")
+BELOW = ("STRAGGLER", "LINK", "SLOW", "MEMORY", "PIPELINE", "KINDS", "STEPS", "STARTUP", "TRUST")
 """Labels of the lines below the bars."""
+
+
+def _point_at(line: Statement, page: str) -> str:
+    """Return the text of a line, after the section of the page that it names, if there is a page."""
+    return f'"{line.section}" in {clean_name(page)}; {line.text}' if page and line.section else line.text
 
 
 # ---- where GPU time goes ---------------------------------------------------------------------------------------------
 
 
-def _format_parts(summary: JobSummary, width: int, style: layout.Style) -> list[str]:
-    """Return a line for each large part of GPU time, with a bar on a terminal; [] without GPUs."""
+class GpuTimePart(NamedTuple):
+    """A part of GPU time: the key of its colour (html/colours.py), label, share, and where most of it is."""
+
+    key: str
+    label: str
+    share: float
+    note: str
+
+
+def list_gpu_time(summary: JobSummary) -> list[GpuTimePart]:
+    """Return the large parts of GPU time, the largest first, and the sum of the others last; [] without GPUs."""
     if summary.efficiency is None:
         return []
     window = windows.choose_window(summary.efficiency, summary.steps)
@@ -76,33 +94,37 @@ def _format_parts(summary: JobSummary, width: int, style: layout.Style) -> list[
     if losses is None or not window.numbers.length_ns or not losses.devices:
         return []
     whole = losses.devices * window.numbers.length_ns
-    parts = sorted(_list_rows(summary, losses), key=lambda row: -row[1])
-    rows = [row for row in parts if row[1] >= _LEAST_SHARE * whole][:_MOST_PARTS]
-    rest = sum(ns for _, ns, _ in parts) - sum(ns for _, ns, _ in rows)
-    rows += [("other", rest, "")] if rest >= whole / 2000 else []
-    if not rows:
-        return []
-    names = max(len(name) for name, _, _ in rows)
+    parts = sorted(_list_rows(summary, losses), key=lambda row: -row[2])
+    rows = [row for row in parts if row[2] >= _LEAST_SHARE * whole][:_MOST_PARTS]
+    rest = sum(row[2] for row in parts) - sum(row[2] for row in rows)
+    rows += [("", "other", rest, "")] if rest >= whole / 2000 else []
+    return [GpuTimePart(key, label, ns / whole, note) for key, label, ns, note in rows]
+
+
+def _format_parts(summary: JobSummary, width: int, style: layout.Style) -> list[str]:
+    """Return a line for each large part of GPU time, with a bar on a terminal; [] without GPUs."""
+    parts = list_gpu_time(summary)
+    names = max((len(part.label) for part in parts), default=0)
     room = min(_BAR, width - layout.LABEL_WIDTH - names - len("  100.0%  "))
     lines = []
-    for n, (name, ns, note) in enumerate(rows):
-        bar = style.draw_bar(ns / whole, room)
+    for n, part in enumerate(parts):
+        bar = style.draw_bar(part.share, room)
         label = style.bold(("" if n else "GPU time").ljust(layout.LABEL_WIDTH))
-        start = f"{label}{name.ljust(names)}  {format_percent(ns, whole).rjust(6)}"
-        drawn = f"  {bar}" if bar else ""
+        start = f"{label}{part.label.ljust(names)}  {format_percent(part.share, 1).rjust(6)}"
+        drawn, note = f"  {bar}" if bar else "", f"  {part.note}" if part.note else ""
         fits = layout.LABEL_WIDTH + names + len("  100.0%") + len(drawn) + len(note) <= width
         lines.append(f"{start}{drawn}{note if fits else ''}")
     return lines
 
 
-def _list_rows(summary: JobSummary, losses: Losses) -> list[tuple[str, int, str]]:
-    """Return (label, time (ns), where most of it is) of all parts of GPU time; host-bound time in MPI apart."""
-    rows = [(part.label, part.ns, "") for part in windows.list_parts(losses) if part.key != "host_ns"]
+def _list_rows(summary: JobSummary, losses: Losses) -> list[tuple[str, str, int, str]]:
+    """Return (key, label, time (ns), where most of it is) of all parts of GPU time; host-bound time in MPI apart."""
+    rows = [(part.key, part.label, part.ns, "") for part in windows.list_parts(losses) if part.key != "host_ns"]
     case = Case(summary)
     in_mpi, mpi_ns = case.host_mpi_calls, case.host_in_mpi_ns
     if in_mpi:
         call, ns = in_mpi.most_common(1)[0]
-        rows.append((_HOST_IN_MPI, mpi_ns, f"  mostly in {quote_name(call)}" if 2 * ns > in_mpi.total() else ""))
+        rows.append(("mpi", _HOST_IN_MPI, mpi_ns, f"mostly in {quote_name(call)}" if 2 * ns > in_mpi.total() else ""))
     main = windows.find_main_range(losses)
     ranges = Counter[str]() if main is None else Counter({main.range: 1})
     if in_mpi:
@@ -111,8 +133,8 @@ def _list_rows(summary: JobSummary, losses: Losses) -> list[tuple[str, int, str]
     if ranges:
         range_, ns = ranges.most_common(1)[0]
         is_main = 2 * ns > ranges.total() and not is_step(range_, name_step_range(summary))
-        place = f"  mostly {describe_place(range_)}" if is_main else ""
-    return [*rows, (windows.PARTS["host_ns"], losses.host_ns - mpi_ns, place)]
+        place = f"mostly {describe_place(range_)}" if is_main else ""
+    return [*rows, ("host_ns", windows.PARTS["host_ns"], losses.host_ns - mpi_ns, place)]
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------

@@ -61,6 +61,8 @@ class Statement(ValueClass, kw_only=True):
     text: str
     evidence: list[str] = field(default_factory=list)
     """Keys of the JSON of a summary, such as "efficiency", or "waits.links" for a key within another."""
+    section: str = ""
+    """Title of the section of the page that shows it; empty for lines that name none."""
 
 
 class Verdict(ValueClass, kw_only=True):

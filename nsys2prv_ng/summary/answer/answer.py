@@ -96,7 +96,7 @@ def answer(summary: JobSummary) -> Verdict:
             _state("GAIN", gain, *evidence),
             *_list_hints(case, bottleneck, gains, share, tried),
             _state("TRY", list_options(case) if bottleneck.bound == HOST_BOUND and not bottleneck.unknown else ""),
-            _state("SEE", f'"{SECTIONS[bottleneck.preset]}" (--html); {see}{describe_preset(case, places)}'),
+            replace(_state("SEE", see + describe_preset(case, places)), section=SECTIONS[bottleneck.preset]),
         ]
         if bottleneck.doubt:  # the first line has this doubt
             doubts = [doubt for doubt in doubts if doubt.evidence != list(bottleneck.doubt)]

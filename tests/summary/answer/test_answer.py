@@ -177,6 +177,13 @@ def test_labels_stand_in_a_fixed_column() -> None:
     assert all(line[12] != " " for line in lines if line[:1].isupper())
 
 
+def test_see_names_the_section_of_the_page_if_there_is_one() -> None:
+    [see] = [line for line in job().verdict.statements if line.label == "SEE"]
+    assert see.text.startswith("analysis/gpu-gaps.cfg") and see.section == "Idle GPUs"
+    for page, start in (("", "analysis/gpu-gaps.cfg"), ("a\x1b.html", '"Idle GPUs" in a .html; analysis/gpu-gaps.cfg')):
+        assert f"\nSEE         {start}" in format_summary(job(), 100, page=page)
+
+
 def test_parts_of_gpu_time_are_all_of_it() -> None:
     text = format_summary(job(), 100)
     shares = re.findall(r"^(?:GPU time)? +[a-z -]+ +([0-9.]+)%", text, re.MULTILINE)
