@@ -26,6 +26,7 @@ def with_secrets(report: Path, copy: Path) -> Path:
     environment = ";".join(f"{name}={SECRET}" for name in VARIABLES)
     captured = [("PROCESS_0:ENVIRONMENT_VARIABLE", f'{name}="{SECRET}"') for name in VARIABLES]
     captured += [(name, f"run --password {SECRET}") for name in COMMANDS]
+    captured += [("PROCESS_0:ARGUMENT_7", f"--key={SECRET}.py"), ("PROCESS_0:ARGUMENT_8", f"/home/{SECRET}/run.py")]
     with closing(sqlite3.connect(copy)) as sql, sql:
         for table in ("TARGET_INFO_SYSTEM_ENV", "META_DATA_CAPTURE"):
             others = "name NOT IN ('Hostname', 'DeviceEnvironment') AND name NOT LIKE '%ENVIRONMENT_VARIABLE'"
@@ -56,3 +57,14 @@ def test_nothing_of_the_environment_gets_out(tmp_path: Path, options: tuple[str,
         content = path.read_bytes()
         assert SECRET.encode() not in (gzip.decompress(content) if path.suffix == ".gz" else content), path
     assert bool(list(out.iterdir())) == (done.returncode == 0)
+
+
+def test_of_a_command_only_the_name_of_its_script_gets_out(tmp_path: Path) -> None:
+    report = with_secrets(SAMPLES / REPORTS[0], tmp_path / "job.sqlite")
+    with closing(sqlite3.connect(report)) as sql, sql:  # the model of the CPU is read, too
+        sql.execute("UPDATE TARGET_INFO_SYSTEM_ENV SET value = 'x' WHERE name LIKE 'Cpu%'")
+    page, saved = tmp_path / "job.html", tmp_path / "job.json"
+    done = run("summary", report, "--html", page, "--save", saved)
+    texts = [done.stdout, done.stderr, page.read_text(encoding="utf-8"), saved.read_text(encoding="utf-8")]
+    assert done.returncode == 0 and SECRET not in "".join(texts)
+    assert "<title>run.py: Slurm job 4711, " in texts[2]

@@ -35,7 +35,7 @@ from nsys2prv_ng.text.grid import Grid, Name, Ns, tabulate
 Quote = Callable[[str], str]
 """A function that makes a name from a report part of a sentence."""
 FASTER, SLOWER, SAME, UNKNOWN = "FASTER", "SLOWER", "NO DIFFERENCE", "INCONCLUSIVE"
-RUN = "RUN"
+RUN, TRUST = "RUN", "TRUST"
 _VERDICTS = {"faster": FASTER, "slower": SLOWER, "no difference": SAME, "below noise": SAME, "inconclusive": UNKNOWN}
 _MOST_PARTS, _MOST_RUNS = 3, 4
 _MOST_CAPTURES = 20
@@ -70,7 +70,7 @@ def list_lines(pair: Pair, quote: Quote, findings: Sequence[LabelledLine] = ()) 
 def list_findings(comparability: Comparability, quote_text: Quote) -> list[LabelledLine]:
     """Return a line for each finding, warnings first. `quote_text`: makes a text with names harmless."""
     return [
-        LabelledLine("TRUST" if finding.severity == WARNING else "NOTE", quote_text(finding.text))
+        LabelledLine(TRUST if finding.severity == WARNING else "NOTE", quote_text(finding.text))
         for finding in comparability.findings
     ]
 

@@ -1,7 +1,6 @@
 """The blocks that sections of a page are made of. The templates show each kind of block in the same way.
 
-Tables of typed cells draw bars and shades, and show other cells as text. Readers open and close the
-branches of trees.
+Tables of typed cells draw bars and shades, and show other cells as text.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from itertools import pairwise
 from nsys2prv_ng.analysis.efficiency.typical_step import RangesOfTask
 from nsys2prv_ng.html.charts import MapFigure, Shape, Swatch, Tick
 from nsys2prv_ng.html.colours import get_cell_css
-from nsys2prv_ng.text.formatting import count_noun, format_time
+from nsys2prv_ng.text.formatting import format_time
 from nsys2prv_ng.text.grid import Bar, Cell, Grid, Interval, Score, Term
 from nsys2prv_ng.value_class import ValueClass
 
@@ -140,65 +139,6 @@ def _list_shades() -> list[Swatch]:
     ]
 
 
-# ---- trees -----------------------------------------------------------------------------------------------------------
-
-OPEN_SHARE = 0.1
-"""Least share of the whole of a branch that is open at first: 10 %, as docs/reference/summary.md says."""
-LEAST_SHARE = 0.01
-"""Branches with less are together in a further branch. A choice: a hundred branches at most stay alone."""
-
-
-class Branch(ValueClass):
-    """A row of a tree: its name, its cells, and the branches within it."""
-
-    name: str
-    cells: list[str]
-    is_open: bool = False
-    inner: list[Branch] = field(default_factory=list)
-
-
-class Tree(ValueClass):
-    """Branches with the titles of their cells. Only `show_tree` makes trees.
-
-    `depth`: most branches around a branch.
-    """
-
-    titles: list[str]
-    branches: list[Branch]
-    depth: int
-
-    kind = "tree"
-
-
-def show_tree(grid: Grid, noun: str, depths: Sequence[int], weights: Sequence[int]) -> Tree:
-    """Return a tree of the rows of a grid, each before those within it: columns of names, of times, and others.
-
-    `noun`: what a row is. `depths`: of each row, 0 for an outermost one. `weights`: the time (ns) of each row.
-    """
-    table = show_grid(grid, len(grid.rows))
-    rows = [list(map(str, row)) for row in table.rows]
-    whole = sum(weight for weight, depth in zip(weights, depths, strict=True) if not depth)
-    found: list[list[tuple[Branch, int]]] = [[] for _ in range(max(depths, default=0) + 2)]
-    """Branches by depth that are not within a branch yet, with their weights: the last row comes first."""
-    for row, depth, weight in zip(reversed(rows), reversed(depths), reversed(weights), strict=True):
-        inner = _gather(found[depth + 1][::-1], whole, noun)
-        found[depth + 1] = []
-        found[depth].append((Branch(row[0].strip(), row[1:], weight >= OPEN_SHARE * whole, inner), weight))
-    branches = _gather(found[0][::-1], whole, noun)
-    return Tree(table.titles, branches, max(depths, default=0) + 1)
-
-
-def _gather(branches: Sequence[tuple[Branch, int]], whole: int, noun: str) -> list[Branch]:
-    """Return branches; if several have less than LEAST_SHARE, these in a further one with their time."""
-    large = [branch for branch, weight in branches if weight >= LEAST_SHARE * whole]
-    small = [branch for branch, weight in branches if weight < LEAST_SHARE * whole]
-    if len(small) < 2:
-        return large + small
-    what = f"{count_noun(len(small), f'more {noun}')} with less than {LEAST_SHARE:.0%} each"
-    ns = sum(weight for _, weight in branches if weight < LEAST_SHARE * whole)
-    return [*large, Branch(what, [format_time(ns)], False, small)]
-
-
 # ---- other blocks, and sections --------------------------------------------------------------------------------------
 
 
@@ -261,7 +201,29 @@ class Chart(ValueClass):
     kind = "chart"
 
 
-Block = Table | Paragraph | Code | Map | Maps | Chart | Tree
+class Line(ValueClass):
+    """A line of the answer, with a link to the section with its numbers. `bar`: a bar in place of the text.
+
+    `link`: text of the link, which then comes first; without it, the link is called "details" and comes last.
+    """
+
+    text: str
+    label: str
+    section: str = ""
+    link: str = ""
+    bar: list[Segment] = field(default_factory=list)
+    legend: list[Swatch] = field(default_factory=list)
+
+
+class Lines(ValueClass):
+    """Lines of an answer."""
+
+    lines: list[Line]
+
+    kind = "lines"
+
+
+Block = Table | Paragraph | Code | Lines | Map | Maps | Chart
 
 
 class Section(ValueClass):
@@ -278,12 +240,3 @@ class Section(ValueClass):
     presets: Sequence[str] = ()
     window: str = ""
     traces: str = ""
-
-
-class Line(ValueClass):
-    """A line of the verdict at the top of a page, and the section with its numbers."""
-
-    text: str
-    details: list[str] = field(default_factory=list)
-    section: str = ""
-    label: str = ""

@@ -17,14 +17,12 @@ from nsys2prv_ng.comparison.model import ComparisonNumbers, Pair, Scaling, Side,
 from nsys2prv_ng.comparison.model import Table as Quantities
 from nsys2prv_ng.comparison.scaling import describe_scaling, tabulate_scaling
 from nsys2prv_ng.comparison.sentences import describe_runs, describe_steps, has_times, state_verdict
-from nsys2prv_ng.comparison.tables import choose_windows
 from nsys2prv_ng.html import charts
 from nsys2prv_ng.html.blocks import Block, Chart, Paragraph, Section, Table, show_grid, stripe
 from nsys2prv_ng.html.colours import LINES, get_cell_css
 from nsys2prv_ng.html.page import clean, drop_quotes, quote
 from nsys2prv_ng.html.summary_sections.over_time import draw_step
 from nsys2prv_ng.summary.difference.budget import BudgetRow
-from nsys2prv_ng.summary.efficiency.table import HOST_TERMS, list_device_scores, list_scores
 from nsys2prv_ng.summary.efficiency.windows import COMPUTE, IN_CUDA, IN_MPI, PARTS
 from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.text.formatting import cut_middle, cut_names, format_difference, format_time, format_window
@@ -88,16 +86,10 @@ def _tabulate_facts(sides: Sequence[Side], numbers: Sequence[SideNumbers]) -> Ta
     """Return a table with a column for each run, without empty rows."""
     facts = [_list_facts(*pair) for pair in zip(sides, numbers, strict=True)]
     rows: list[list[Cell]] = [[name, *(side[name] for side in facts)] for name in facts[0]]
-    rates, in_steps = _list_efficiencies(sides)
-    has_rates = [row for row in rates if any(map(str, row[1:]))]
-    rows += has_rates
-    kind = ", with NCCL as communication" if any(side.gpus for side in numbers) else ""
-    below = f"Efficiencies are those in {'the steps' if in_steps else 'all of the time'}{kind}"
     grid = Grid(
         columns=make_columns("", *(clean(side.label) for side in numbers)),
         rows=[row for row in rows if any(map(str, row[1:]))],
         names=1 + len(numbers),
-        below=[below] if has_rates else [],
     )
     return show_grid(grid, len(rows))
 
@@ -118,7 +110,7 @@ def _list_facts(side: Side, numbers: SideNumbers) -> dict[str, str]:
         "ranks": f"{numbers.ranks:,}",
         "GPUs": f"{numbers.gpus:,}",
         "GPU model": ", ".join(models),
-        "program": "" if facts is None else ", ".join(map(clean, facts.programs)),
+        "program": "" if facts is None else ", ".join(map(clean, [*facts.scripts, *facts.programs])),
         "nsys": "" if facts is None else ", ".join(map(clean, facts.nsys_versions)),
         "only chosen": ", ".join(clean(what) for what in summary.chosen if what != "time"),
         "time that was read": format_time(numbers.length_ns),
@@ -128,15 +120,6 @@ def _list_facts(side: Side, numbers: SideNumbers) -> dict[str, str]:
         "within, at 95%": "" if low is None or high is None else f"{format_time(low)} to {format_time(high)}",
         "shortest and longest": f"{format_time(min(steps))}, {format_time(max(steps))}" if steps else "",
     }
-
-
-def _list_efficiencies(sides: Sequence[Side]) -> tuple[list[list[Cell]], bool]:
-    """Return (rows of efficiencies, whether they are in the steps: only if all runs have steps)."""
-    windows, in_steps = choose_windows([side.summary for side in sides])
-    trees = [None if window is None else window.nccl_as_communication for window in windows]
-    devices, hosts = ([None if tree is None else getattr(tree, kind) for tree in trees] for kind in ("device", "host"))
-    rows = list_device_scores("GPUs, parallel", devices)
-    return rows + list_scores({"parallel": HOST_TERMS["parallel"]}, "main threads, parallel", hosts), in_steps
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------

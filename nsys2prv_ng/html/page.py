@@ -19,6 +19,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nsys2prv_ng.errors import escape_unprintable
+from nsys2prv_ng.html.terms import Terms
+from nsys2prv_ng.runtime.documents import read_glossary
 from nsys2prv_ng.text.formatting import count_noun
 from nsys2prv_ng.version import __version__
 
@@ -33,7 +35,8 @@ def render_page(**values: Any) -> str:
     policy = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     policy += "; base-uri 'none'; form-action 'none'"
     page = _load_templates().get_template("page.html.j2")
-    return page.render(policy=policy, script=Markup(script), style=Markup(style), version=__version__, **values)
+    own = {"policy": policy, "script": Markup(script), "style": Markup(style), "version": __version__}
+    return page.render(**own, terms=Terms(read_glossary()), **values)
 
 
 @cache

@@ -106,7 +106,7 @@ def test_readers_choose_one_of_the_maps(browser: Browser, file: Path) -> None:
     maps = job_of("ddp-2x2").pictures.heat_maps
     opened = Opened(browser, file, viewport=WIDE)
     figures, choice = opened.page.locator("#over-time figure.map"), opened.page.get_by_label("Map:")
-    assert choice.locator("option").all_inner_texts() == [heat.title for heat in maps]
+    assert sorted(choice.locator("option").all_inner_texts()) == sorted(heat.title for heat in maps)
     for number in range(len(maps)):
         assert [figure.is_visible() for figure in figures.all()] == [n == number for n in range(len(maps))]
         figures.nth(number).locator(".view").focus()
@@ -123,9 +123,9 @@ def test_the_pointer_reads_the_value_below_it(browser: Browser, file: Path) -> N
     """The line below a map says row, time and value of the bin below the pointer, as the pictures have them."""
     pictures = job_of("ddp-2x2").pictures
     opened = Opened(browser, file, viewport=WIDE)
-    for n, heat in enumerate(heat for heat in pictures.heat_maps if heat.key in ("busy", "waiting")):
-        figure = opened.page.locator("#over-time figure.map").nth([0, 3][n])
+    for heat in (heat for heat in pictures.heat_maps if heat.key in ("busy", "waiting")):
         opened.page.get_by_label("Map:").select_option(heat.title)
+        figure = opened.page.locator("#over-time figure.map:visible")
         assert heat.title in figure.inner_text()
         view = figure.locator(".view")
         view.scroll_into_view_if_needed()
@@ -207,22 +207,57 @@ def test_keys_move_the_pointer_and_zoom(browser: Browser, file: Path) -> None:
     assert opened.faults == []
 
 
-def test_keys_open_and_close_branches(browser: Browser, file: Path) -> None:
-    """Without scripts, too; each level is further to the right, and the numbers stay below their titles."""
+def test_keys_open_and_close_what_is_folded(browser: Browser, file: Path) -> None:
+    """Without scripts, too; a range within another is further to the right."""
     page = Opened(browser, file, java_script_enabled=False, viewport=WIDE).page
-    branch = page.locator("#ranges details[open]").first
-    inner = branch.locator("> ul > li").first
-    assert inner.is_visible()
-    around, within = (each.locator("span").first.bounding_box() for each in (branch, inner))
-    assert around is not None and within is not None and within["x"] > around["x"] + 5
-    numbers = page.locator("#ranges .titles > span").last, inner.locator(":is(div, summary) > span:last-child").first
-    title, number = (each.bounding_box() for each in numbers)
-    assert title is not None and number is not None
-    assert title["x"] + title["width"] == pytest.approx(number["x"] + number["width"], abs=1)
-    branch.locator("> summary").press("Enter")
-    assert not inner.is_visible()
-    branch.locator("> summary").press("Enter")
-    assert inner.is_visible()
+    folded = page.locator("#ranges details")
+    rows = folded.locator("tbody tr")
+    assert not rows.first.is_visible()
+    folded.locator("summary").press("Enter")
+    around, within = (rows.nth(n).locator("th > span").bounding_box() for n in (0, 1))
+    assert around is not None and within is not None
+    indent = rows.nth(1).locator("th > span").evaluate("(span) => parseFloat(getComputedStyle(span).paddingLeft)")
+    assert rows.first.is_visible() and within["x"] + indent > around["x"] + 5
+    folded.locator("summary").press("Enter")
+    assert not rows.first.is_visible()
+
+
+def test_words_show_their_meaning(browser: Browser, file: Path) -> None:
+    """By keys, by touch and without scripts, within the screen; paper has none."""
+    for size in (WIDE, NARROW):
+        page = Opened(browser, file, java_script_enabled=False, viewport=size, has_touch=True).page
+        words = page.locator("button.word")
+        assert words.count() > 10
+        for n in range(words.count()):
+            meaning = page.locator(f"#{words.nth(n).get_attribute('popovertarget')}")
+            assert not meaning.is_visible()
+            words.nth(n).press("Enter") if n % 2 else words.nth(n).tap()
+            box = meaning.bounding_box()
+            assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= size["width"] + 0.5
+            assert words.nth(n).inner_text().lower().startswith(meaning.locator("strong").inner_text().lower())
+            page.keyboard.press("Escape")
+            assert not meaning.is_visible()
+
+
+def test_the_first_screen_has_the_answer_and_a_typical_step(browser: Browser, file: Path) -> None:
+    page = Opened(browser, file, viewport={"width": 1400, "height": 900}).page
+    for part in ("#verdict .bar", "#step .view", "#step .x-axis"):
+        box = page.locator(part).first.bounding_box()
+        assert box is not None and box["y"] + box["height"] < 900
+
+
+def test_a_narrow_screen_cuts_nothing_without_a_sign(browser: Browser, file: Path) -> None:
+    """What is wider than the screen scrolls by itself, with a shadow at the edge; other text is in the screen."""
+    page = Opened(browser, file, viewport={"width": 400, "height": 800}).page
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    cut = """[...document.querySelectorAll("main *")].filter((part) => part.getClientRects().length
+        && !part.closest(".scroll, .plot, [popover]") && part.getBoundingClientRect().right > innerWidth).length"""
+    assert page.evaluate(cut) == 0
+    wide = page.locator(".scroll").evaluate_all(
+        "(all) => all.filter((each) => each.scrollWidth > each.clientWidth).map((each) => getComputedStyle(each))"
+        ".map((style) => style.backgroundAttachment)"
+    )
+    assert wide and all("local" in style and "scroll" in style for style in wide)
 
 
 def test_hostile_names_do_nothing(browser: Browser, tmp_path: Path) -> None:

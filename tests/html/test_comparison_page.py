@@ -126,11 +126,13 @@ def test_named_presets_exist() -> None:
 def test_what_prevents_comes_first_and_verdicts_lead_to_their_sections() -> None:
     sides = [make_side("before"), drop_steps(make_side("after", 2)), make_side("last", 2)]
     page = render(sides)
-    lines = re.findall(r"<li>(.*?) <a href=\"#(.*?)\">", page.split('<ul class="verdict">')[1].split("</section>")[0])
-    assert [section for _, section in lines] == ["sides", "difference-1", "difference-2", "sides"]
-    assert lines[0][0].startswith("Warning: steps: step (before, last) vs none (after)")
-    assert lines[1][0].startswith("Inconclusive")
-    assert lines[2][0].startswith("<code>last</code> is slower than <code>before</code>")
+    top = page.split('<ul class="verdict">')[1].split("</section>")[0]
+    lines = [[*re.findall('href=.#(.*?)["]', line), re.sub("<.*?>", "", line)] for line in top.split("<li>")]
+    leading = [line for line in lines if len(line) == 2]
+    assert [section for section, _ in leading] == ["sides", "difference-1", "difference-2", "sides"]
+    assert leading[0][1].startswith("TRUST steps: step (before, last) vs none (after)")
+    assert leading[1][1].startswith("INCONCLUSIVE ") and leading[3][1].startswith("NOTE ")
+    assert leading[2][1].startswith("SLOWER last is slower than before")
     section = page.split('<section id="difference-1"')[1].split("</section>")[0]
     assert (
         "Inconclusive: no times of <code>before</code> and <code>after</code> can be compared" in section

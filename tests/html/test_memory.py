@@ -56,7 +56,7 @@ def test_leaks_come_first_and_lines_are_of_those_that_grow_most() -> None:
     assert [shape.name.split("GPU ")[1] for shape in chart.shapes] == [f"{n}, rank {n}" for n in range(11, 4, -1)]
     assert [tick.text for tick in chart.x_ticks] == [str(number) for number in range(5, 35, 3)]
     assert chart.table.rows[0][1:] == ["1.00 GB", "1.32 GB"]
-    [line] = [line for line in list_lines(job.summary, sections) if line.label == "MEMORY"]
+    [line] = [line for line in list_lines(job.summary, sections, are_below=True) if line.label == "MEMORY"]
     assert line.section == "memory" and line.text.endswith("; 10 more GPUs: --details")
 
 

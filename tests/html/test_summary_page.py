@@ -14,6 +14,7 @@ import pytest
 
 from nsys2prv_ng.bundled.presets import list_presets
 from nsys2prv_ng.html.summary_page import list_sections, render_summary
+from nsys2prv_ng.html.summary_sections.over_time import make_memory_section, make_pace_section
 from nsys2prv_ng.summary.answer.answer import answer
 from nsys2prv_ng.summary.verdict import Statement, TriedRemedy
 from nsys2prv_ng.text.formatting import format_time
@@ -45,15 +46,65 @@ def test_every_part_of_a_summary_has_a_section() -> None:
     summary, pictures = job_of("ddp-2x2")
     keys = [section.key for section in list_sections(summary, pictures)]
     assert keys == [
-        "facts", "pace", "over-time", "step", "critical-path", "what-if", "efficiency", "waits", "gaps", "kernels",
-        "ranges", "operations", "bandwidth", "memory", "quality",
+        "step", "findings", "pace", "what-if", "waits", "over-time", "gaps", "critical-path", "efficiency", "ranges",
+        "kernels", "operations", "memory", "facts", "quality",
     ]  # fmt: skip
 
 
 def test_what_a_job_lacks_has_no_section() -> None:
     summary, pictures = job_of("single-graph")
     keys = [section.key for section in list_sections(summary, pictures)]
-    assert "waits" not in keys and "bandwidth" not in keys and "kernels" in keys and "gaps" in keys
+    assert "waits" not in keys and "step" not in keys and "kernels" in keys and "gaps" in keys
+    assert keys[0] == "over-time"  # the picture of a job without steps
+
+
+@pytest.mark.parametrize(
+    ("scripts", "jobs", "title"),
+    [
+        (["train.py"], [4711], "train.py: Slurm job 4711, 4 GPUs on 2 nodes, 2026-11-20"),
+        ([], [], "python3: 4 GPUs on 2 nodes, 2026-11-20"),
+        (list("abcde"), [1, 2, 3, 4], "a, b, c, ...: Slurm job 1, 2, 3, ..., 4 GPUs on 2 nodes, 2026-11-20"),
+    ],
+)
+def test_the_title_names_the_job(scripts: list[str], jobs: list[int], title: str) -> None:
+    summary, pictures = job_of("ddp-2x2")
+    assert summary.facts is not None
+    assert summary.facts.scripts == ["train.py"] and summary.facts.slurm_jobs == [4711]
+    named = replace(summary, facts=replace(summary.facts, scripts=scripts, slurm_jobs=jobs))
+    text = render_summary(named, pictures)
+    assert f"<title>{title}</title>" in text and f"<h1>{title}</h1>" in text
+
+
+def test_the_first_lines_have_the_bar_of_gpu_time_and_the_section_to_see() -> None:
+    """The bar has the parts of GPU time of the efficiencies, computed here by hand."""
+    summary, pictures = job_of("ddp-2x2")
+    assert summary.efficiency is not None and summary.efficiency.in_steps is not None
+    losses = summary.efficiency.in_steps.losses
+    assert losses is not None
+    whole = losses.devices * summary.efficiency.in_steps.length_ns
+    text = render_summary(summary, pictures).partition('<section id="step"')[0]
+    for name, ns in (("data transfer", losses.moving_ns), ("compute", losses.compute_ns)):
+        assert re.search(rf'width:{100 * ns / whole:.2f}%;[^>]+title="{name} {100 * ns / whole:.1f}%"', text)
+    widths = [float(width) for width in re.findall(r"width:([0-9.]+)%", text)]
+    assert sum(widths) == pytest.approx(100, abs=0.1)
+    see = text.partition("<strong>SEE</strong>")[2].partition("</li>")[0]
+    assert see.removeprefix(" <div>").startswith('<a href="#waits">Waits and their causes</a>; analysis/exposed_comm')
+
+
+def test_equal_lines_are_one_and_level_lines_none() -> None:
+    """Times of steps that no eye distinguishes are one line; memory that never changes has no chart."""
+    summary, pictures = job_of("ddp-2x2")
+    assert pictures.pace is not None and summary.memory is not None
+    differing = pictures.pace.ns * np.array([[1], [1.5], [1], [1]])
+    for ns, names in ((pictures.pace.ns, ["all ranks"]), (differing, pictures.pace.tasks)):
+        pace = make_pace_section(summary, replace(pictures, pace=replace(pictures.pace, ns=ns)))
+        assert pace is not None
+        assert [shape.name for shape in pace.blocks[0].shapes] == names
+    for growth, count in ((0, 0), (1, 1)):
+        gpus = [replace(gpu, least_by_step=[10**9, 10**9 + growth]) for gpu in summary.memory.gpus]
+        memory = make_memory_section(replace(summary, memory=replace(summary.memory, gpus=gpus)), pictures)
+        assert memory is not None
+        assert [block.kind for block in memory.blocks].count("chart") == count
 
 
 def test_remedies_have_the_code_of_the_guide() -> None:
@@ -73,9 +124,8 @@ def test_remedies_have_the_code_of_the_guide() -> None:
 def test_efficiencies_of_a_capture_without_steps_are_of_the_work() -> None:
     summary, pictures = job_of("single-graph")
     section = next(section for section in list_sections(summary, pictures) if section.key == "efficiency")
-    tree, parts = section.blocks
+    [tree] = section.blocks
     assert [title.split(" (")[0] for title in tree.titles] == ["", "capture", "work"]
-    assert [row[0] for row in parts.rows] == ["the capture", "the time in which GPUs work"]
     efficiency = summary.efficiency
     assert efficiency is not None and efficiency.work_ns is not None
     low, high = (float(limit.removesuffix("s")) for limit in section.window.split(":"))
@@ -125,22 +175,16 @@ def test_tables_have_the_numbers_of_the_summary() -> None:
         assert any(row[:2] == (f"rank {rank.rank}", format_time(rank.ns)) for row in cells)
 
 
-def test_the_tree_of_ranges_has_the_numbers_of_the_summary() -> None:
+def test_the_tables_of_ranges_have_the_numbers_of_the_summary() -> None:
+    """The folded one has all ranges, the other those with a tenth of GPU time."""
     summary, pictures = job_of("ddp-2x2")
-    text = render_summary(summary, pictures)
-    section = text[text.index('<section id="ranges"') :]
-    section = section[: section.index("</section>")]
-    assert summary.range_tree
-    for node in summary.range_tree:
-        cells = node.name or "(outside NVTX ranges)", format_time(node.gpu_ns)
-        assert "".join(f"<span>{cell}</span>" for cell in cells) in section
-    inner = [
-        node
-        for node, around in zip(summary.range_tree[1:], summary.range_tree, strict=False)
-        if node.depth > around.depth
-    ]
-    assert section.count("<details") == len(inner) + section.count(" more ranges with less than ")
-    assert section.count("<summary") == section.count("<details")
+    text = render_summary(summary, pictures).partition('<section id="ranges"')[2].partition("</section>")[0]
+    whole = sum(node.gpu_ns for node in summary.range_tree if not node.depth)
+    large = [node for node in summary.range_tree if 10 * node.gpu_ns >= whole]
+    assert 0 < len(large) < len(summary.range_tree)
+    for table, nodes in zip(Page(text).tables, (large, summary.range_tree), strict=True):
+        names = [(node.name or "(outside NVTX ranges)", format_time(node.gpu_ns)) for node in nodes]
+        assert [tuple(row[:2]) for row in table[1:]] == names
 
 
 def test_bars_of_a_rank_add_up_to_its_path() -> None:
@@ -175,7 +219,9 @@ def test_images_hold_the_values_of_the_pictures() -> None:
     facts = [json.loads(found) for found in re.findall(r'<script type="application/json">(.*?)</script>', text)]
     assert pictures.step is not None
     shown = [(image, fact) for image, fact in zip(images, facts, strict=True) if "kinds" not in fact]
-    for heat, (image, fact) in zip(pictures.heat_maps, shown, strict=True):
+    # The largest part of GPU time is the transfer: its map is the first.
+    heats = sorted(pictures.heat_maps, key=lambda heat: heat.key != "moving")
+    for heat, (image, fact) in zip(heats, shown, strict=True):
         assert image.shape == heat.values.shape and fact["rows"] == heat.rows
         assert (fact["from"], fact["to"]) == (pictures.begin_ns, pictures.end_ns)
         assert ((image == 0) == np.isnan(heat.values)).all()
@@ -242,7 +288,7 @@ def test_a_summary_without_pictures_of_steps() -> None:
 def test_waits_and_quality_have_sections_even_without_blocks() -> None:
     summary, pictures = job_of("ddp-2x2")
     assert summary.waits is not None and summary.facts is not None
-    waits = replace(summary.waits, split=0, below_uncertainty=0, not_split={})
+    waits = replace(summary.waits, split=0, below_uncertainty=0, not_split={}, bandwidth=[])
     facts = replace(summary.facts, lost_data_messages=0)
     bare = replace(summary, waits=waits, facts=facts, warnings=[], skipped=[], absent=[])
     sections = {section.key: section.blocks for section in list_sections(bare, replace(pictures, clocks=[]))}

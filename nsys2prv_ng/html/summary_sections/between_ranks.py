@@ -7,7 +7,6 @@ from nsys2prv_ng.summary.answer.trust import describe_limits
 from nsys2prv_ng.summary.gpus.table import tabulate_causes, tabulate_gaps, tabulate_gpus, tabulate_samples
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.links import table as links_table
-from nsys2prv_ng.summary.links.numbers import MPI, NCCL
 from nsys2prv_ng.summary.pictures.numbers import Pictures
 from nsys2prv_ng.summary.readbacks.table import tabulate_readbacks
 from nsys2prv_ng.summary.text import name_time
@@ -27,7 +26,12 @@ def make_wait_section(summary: JobSummary) -> Section | None:
     if waits.split:
         excess = waits_table.tabulate_excess(waits, summary.measured_ns, summary.step_count)
         grids += [(waits_table.tabulate_reasons(waits), MOST_ROWS), (excess, MOST_ROWS)]
-    blocks: list[Block] = [show_grid(grid, most) for grid, most in grids if grid.rows]
+    presets = ["analysis/waited_for", "analysis/lateness", "analysis/nccl_waiting"]
+    if any(part.bus_bytes_per_s for part in waits.bandwidth):
+        grids.append((waits_table.tabulate_bandwidth(waits.bandwidth), MOST_ROWS))
+        presets.append("analysis/nccl_calls_2dh")
+    blocks: list[Block] = [Paragraph(f"Slow link: {text}.") for text in links_table.describe_slow_links(summary.links)]
+    blocks += [show_grid(grid, most) for grid, most in grids if grid.rows]
     blocks += [Paragraph(text) for text in describe_limits(waits)]
     lead = f"Numbers of {name_time(summary)}. A rank waits in a collective or message until the last rank that it needs"
     lead += " arrives. The rest of the time is transfer."
@@ -35,7 +39,6 @@ def make_wait_section(summary: JobSummary) -> Section | None:
     if rank is not None and rank.longest_wait is not None:
         window = format_window(rank.longest_wait.from_ns, rank.longest_wait.to_ns)
         lead += f" The longest wait that {name_task(rank.rank, rank.task)} caused was at `--time {window}`."
-    presets = ["analysis/waited_for", "analysis/lateness", "analysis/nccl_waiting"]
     return Section("waits", "Waits and their causes", lead, blocks, presets)
 
 
@@ -57,35 +60,6 @@ def make_gap_section(summary: JobSummary, pictures: Pictures) -> Section | None:
     return Section("gaps", "Idle GPUs", lead, blocks, presets)
 
 
-# ---- bandwidth -------------------------------------------------------------------------------------------------------
-
-
-def make_bandwidth_section(summary: JobSummary) -> Section | None:
-    """Return the section on the bandwidth of collectives by size; None if no bandwidth is known."""
-    waits = summary.waits
-    if waits is None or not any(part.bus_bytes_per_s for part in waits.bandwidth):
-        return None
-    lead = f"Numbers of {name_time(summary)}. Bandwidth counts from the last arrival on, so it excludes wait time."
-    table = show_grid(waits_table.tabulate_bandwidth(waits.bandwidth))
-    return Section("bandwidth", "NCCL bandwidth", lead, [table], ["analysis/nccl_calls_2dh"])
-
-
-# ---- links -----------------------------------------------------------------------------------------------------------
-
-
-def make_link_section(summary: JobSummary) -> Section | None:
-    """Return the section on slow pairs; None without any."""
-    links = summary.links
-    if links is None or not links.slow:
-        return None
-    blocks = [Paragraph(f"Slow link: {text}.") for text in links_table.describe_slow_links(links)]
-    lead = f"Numbers of {name_time(summary)}. A message moves data from when both sides run, so its rate excludes wait"
-    lead += " time."
-    used = {slow.library for slow in links.slow}
-    presets = [preset for library, preset in ((NCCL, "basics/nccl"), (MPI, "basics/mpi")) if library in used]
-    return Section("links", "Links", lead, blocks, presets)
-
-
 # ---- pipelines -------------------------------------------------------------------------------------------------------
 
 
@@ -95,7 +69,6 @@ def make_pipeline_section(summary: JobSummary) -> Section | None:
     if pipeline is None:
         return None
     table = show_grid(links_table.tabulate_pipeline(pipeline), MOST_RANKS)
-    blocks: list[Block] = [Paragraph(f"{links_table.describe_pipeline(summary.pipeline)}."), table]
     lead = f"Numbers of {name_time(summary)}. In the bubble, a stage has nothing to do, because its neighbour has not"
     lead += " sent yet or none of its work is left. In a send wait, the neighbour is not ready to receive."
-    return Section("pipeline", "Pipeline", lead, blocks, ["analysis/pipeline_bubble"])
+    return Section("pipeline", "Pipeline", lead, [table], ["analysis/pipeline_bubble"])

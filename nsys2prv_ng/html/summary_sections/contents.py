@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 
-from nsys2prv_ng.html.blocks import MOST_RANKS, MOST_ROWS, Block, Code, Paragraph, Section, Table, show_grid, show_tree
+from nsys2prv_ng.html.blocks import MOST_RANKS, Block, Code, Paragraph, Section, Table, show_grid
 from nsys2prv_ng.html.page import drop_quotes
 from nsys2prv_ng.replay import words as what_if
 from nsys2prv_ng.replay.numbers import WhatIfNumbers
 from nsys2prv_ng.runtime.documents import read_page, unlink
-from nsys2prv_ng.steps.numbered_names import number_step
-from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency, tabulate_parts
-from nsys2prv_ng.summary.efficiency.windows import choose_window, list_windows
+from nsys2prv_ng.summary.efficiency.table import tabulate_efficiency
+from nsys2prv_ng.summary.efficiency.windows import choose_window
 from nsys2prv_ng.summary.job import JobSummary
 from nsys2prv_ng.summary.kernels.table import tabulate_kernels, tabulate_slow_modes
 from nsys2prv_ng.summary.memory.table import tabulate_memory_operations
@@ -22,13 +22,15 @@ from nsys2prv_ng.summary.ranges import table as ranges_table
 from nsys2prv_ng.summary.text import name_time
 from nsys2prv_ng.summary.verdict import Verdict
 from nsys2prv_ng.summary.waits.table import tabulate_mpi
-from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_number_ranges, format_time, join_first
+from nsys2prv_ng.text.formatting import count_noun, count_nouns, format_time, join_first
 from nsys2prv_ng.text.grid import Cell, Count, Grid, Name, Ns, make_columns
 
 _MOST_WINDOWS, _MOST_KERNELS = 3, 20
 _MOST_LINES = 20
 """Most warnings, and most skipped reports, that have a line each."""
 _MOST_PROGRAMS = 10
+_LARGE_RANGE = 0.1
+"""Least share of GPU time of a range outside the folded table: 10 %, as docs/reference/summary.md says."""
 
 
 def make_kernel_section(summary: JobSummary) -> Section | None:
@@ -47,17 +49,18 @@ def make_kernel_section(summary: JobSummary) -> Section | None:
 
 def make_range_section(summary: JobSummary) -> Section | None:
     """Return the section on the GPU time of NVTX ranges; None if no range launched anything."""
-    tree = summary.range_tree
-    grid = ranges_table.tabulate_range_tree(tree, 0.0)
-    if not grid.rows:
+    some, every = (ranges_table.tabulate_range_tree(summary.range_tree, least) for least in (_LARGE_RANGE, 0.0))
+    if not every.rows:
         return None
     lead = (
         f"Numbers of {name_time(summary)}, of the operations that were launched in each range and in the ranges within"
     )
-    lead += f" it, whenever they ran. {'. '.join([*grid.below, ''])}"
-    blocks: list[Block] = [show_tree(grid, "range", [node.depth for node in tree], [node.gpu_ns for node in tree])]
+    lead += " it, whenever they ran."
+    tables = [show_grid(replace(grid, caption=""), len(grid.rows)) for grid in (some, every)]
+    folded = replace(tables[1], folded=f"All ranges: {len(every.rows):,}")
+    blocks = [tables[0], folded] if len(every.rows) > len(some.rows) else tables[1:]
     presets = ["analysis/gpu_time_by_range", "basics/nvtx"]
-    return Section("ranges", "GPU time by NVTX range", lead.rstrip(), blocks, presets)
+    return Section("ranges", "GPU time by NVTX range", lead, blocks, presets)
 
 
 def make_operation_section(summary: JobSummary) -> Section | None:
@@ -77,24 +80,20 @@ def make_operation_section(summary: JobSummary) -> Section | None:
 
 def make_facts_section(summary: JobSummary, pictures: Pictures) -> Section:
     """Return the section on the job and its reports, without facts that are not known."""
-    facts, steps = summary.facts, summary.steps
+    facts = summary.facts
     ranks = {"rank": summary.ranks} if summary.ranks else {}
     sizes = {**ranks, "task": summary.tasks, "node": summary.nodes, "report": summary.reports}
     models = Counter(gpu.name or "of unknown model" for gpu in summary.gpus)
     chosen = format_time(sum(high - low for low, high in summary.windows_ns))
     windows = [pictures.format_window(*window) for window in summary.windows_ns]
     texts = {
-        "program": "" if facts is None else join_first(facts.programs, _MOST_PROGRAMS),
+        "program": "" if facts is None else join_first([*facts.scripts, *facts.programs], _MOST_PROGRAMS),
         "size": count_nouns(sizes),
         "GPUs": ", ".join(f"{number:,} x {name}" for name, number in models.items()),
         "time": f"{format_time(summary.duration_ns)} from {summary.start_utc}",
         "time of the numbers": f"{chosen}: {join_first(windows, _MOST_WINDOWS)}" if windows else "",
         "also restricted": " and ".join(what for what in summary.chosen if what != "time"),
     }
-    if steps is not None:
-        numbers = format_number_ranges([*range(steps.first, steps.last + 1)])
-        warmup = f"after {count_noun(steps.warmup, 'warm-up step')}"
-        texts["steps"] = f"{number_step(steps.name, numbers)}: median {format_time(steps.median_ns)}, {warmup}"
     if facts is not None:
         reports, sources = summary.reports, facts.sources.items()
         texts["nsys"] = f"{', '.join(facts.nsys_versions)} (schema {', '.join(facts.schema_versions)})"
@@ -110,7 +109,7 @@ def make_facts_section(summary: JobSummary, pictures: Pictures) -> Section:
 def make_quality_section(summary: JobSummary, pictures: Pictures) -> Section:
     """Return the section on how certain the numbers are: clocks, warnings, what is missing."""
     blocks: list[Block] = []
-    if pictures.clocks:
+    if len(pictures.clocks) > 1:
         blocks.append(_tabulate_clocks(pictures))
     facts = summary.facts
     if facts is not None and facts.lost_data_messages:
@@ -144,17 +143,15 @@ def make_efficiency_section(summary: JobSummary, pictures: Pictures) -> Section 
     efficiency = summary.efficiency
     if efficiency is None or not efficiency.length_ns:
         return None
-    windows = list_windows(efficiency, summary.steps)
     tree = tabulate_efficiency(efficiency, summary.steps)
-    grids = [(tree, len(tree.rows)), (tabulate_parts(windows), MOST_ROWS)]
-    blocks = [show_grid(grid, most) for grid, most in grids if grid.rows]
-    if not blocks:
+    if not tree.rows:
         return None
     chosen = choose_window(efficiency, summary.steps)
     lead = "POP efficiencies: each is the product of the rows indented below it. 100% is ideal."
     limits = {"steps": efficiency.steps_ns, "work": efficiency.work_ns}.get(chosen.title)
     window = pictures.format_window(*limits) if limits else ""
     presets = ["model/gpu_efficiency"] if chosen.numbers.losses is not None else []
+    blocks = [show_grid(tree, len(tree.rows))]
     return Section("efficiency", "Efficiencies", lead, blocks, [*presets, "model/host_efficiency"], window)
 
 
@@ -188,6 +185,7 @@ def make_what_if_section(numbers: WhatIfNumbers | None) -> Section | None:
         return None
     grid = numbers.tabulate()["scenarios"]
     blocks: list[Block] = [show_grid(grid)] if grid.rows else []
-    sentences = (what_if.describe_best(numbers), what_if.describe_others(numbers), what_if.describe_unsplit(numbers))
+    best = "" if grid.rows else what_if.describe_best(numbers)
+    sentences = (best, what_if.describe_others(numbers), what_if.describe_unsplit(numbers))
     blocks += [Paragraph(text) for text in sentences if text]
     return Section("what-if", "What changes would save", what_if.describe_steps(numbers), blocks)

@@ -24,7 +24,8 @@ from nsys2prv_ng.text.grid import Bytes, Cell, Grid, Name, Ns, Share, make_colum
 
 _MOST_LINES = len(LINES)
 """Most tasks whose steps have a line each."""
-_HEIGHT = 190
+_HEIGHT, _LINE = 190, 1.6
+"""Height of a chart, and the width of a line in it (style.css), in pixels."""
 _MOST_TICKS = 10
 _MOST_COLUMNS, _MOST_PIXELS = 20_000, 2_000_000
 """Limits of the image of a step that is drawn on the axis of a longer step."""
@@ -36,12 +37,13 @@ _FORMATS: dict[str, Callable[[float], str]] = {"%": "{:.1f}%".format, "ns": form
 """How the values of a map are written, by their unit."""
 
 
-def make_heat_map_section(pictures: Pictures) -> Section | None:
-    """Return the section on what GPUs and ranks did over time; None without any."""
+def make_heat_map_section(pictures: Pictures, largest: str = "") -> Section | None:
+    """Return the section on what GPUs and ranks did over time; None without any. `largest`: the part to show first."""
     if not pictures.heat_maps:
         return None
     lead = "Drag over a map to zoom, double-click to reset. The line below it then has the values for `--time`."
-    maps = Maps([make_map(heat, pictures) for heat in pictures.heat_maps])
+    heats = sorted(pictures.heat_maps, key=lambda heat: f"{heat.key}_ns" != largest)
+    maps = Maps([make_map(heat, pictures) for heat in heats])
     presets = [*dict.fromkeys(heat.preset for heat in pictures.heat_maps if heat.preset)]
     return Section("over-time", "Over time", lead, [maps], presets, format_window(pictures.begin_ns, pictures.end_ns))
 
@@ -178,7 +180,11 @@ def _draw_pace(pace: Pace) -> Chart:
     x = charts.spread(ns.shape[1])
     height, y_ticks = charts.make_time_axis(float(ns.min()), float(ns.max()))
     shapes, legend = [], []
-    if len(pace.tasks) > _MOST_LINES:
+    if len(ns) > 1 and np.ptp(ns, axis=0).max() <= _LINE / _HEIGHT * (height.high - height.low):
+        css = charts.format_colour(LINES[0])
+        shapes = [charts.Shape("line", css, "all ranks", charts.draw_line(x, height.place(ns.max(axis=0))))]
+        lines = []
+    elif len(pace.tasks) > _MOST_LINES:
         low, high = height.place(ns.min(axis=0)), height.place(ns.max(axis=0))
         css = charts.format_colour(LINES[0])
         shapes = [charts.Shape("area", css, "fastest to slowest rank", charts.draw_area(x, low, high))]
@@ -192,7 +198,7 @@ def _draw_pace(pace: Pace) -> Chart:
         css = charts.format_colour(LINES[n])
         shapes.append(charts.Shape("line", css, pace.tasks[task], charts.draw_line(x, height.place(ns[task]))))
         legend.append(charts.Swatch(css, pace.tasks[task]))
-    about = "by rank, with wait time"
+    about = "by rank, with wait time" if lines else "with wait time, the same on all ranks"
     about += " (axis does not start at 0)" if height.low else ""
     x_ticks = _label_steps(pace.numbers[pace.warmup :].tolist())
     return Chart("Step time", about, shapes, x_ticks, y_ticks, _HEIGHT, legend, _tabulate(pace))
@@ -231,7 +237,7 @@ def make_memory_section(summary: JobSummary, pictures: Pictures) -> Section | No
     if len(memory.leaks) > _MOST_LEAKS:
         blocks.append(Paragraph(f"Memory of {count_noun(len(memory.leaks) - _MOST_LEAKS, 'more GPU')} grows as well."))
     by_step = [gpu for gpu in memory.gpus if len(gpu.least_by_step) > 1]
-    if by_step:
+    if any(len(set(gpu.least_by_step)) > 1 for gpu in by_step):
         blocks.append(_draw_steps(memory, by_step))
     grids = [
         memory_table.tabulate_memory(memory, name_time(summary), pictures.shift_ns),

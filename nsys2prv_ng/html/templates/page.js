@@ -218,7 +218,7 @@
       const whole = this.facts.to - this.facts.from;
       const [from, to] = [this.facts.from + left * whole, this.facts.from + right * whole];
       this.axis.replaceChildren();
-      for (const [at, text] of makeTicks(from, to, this.view.clientWidth < 500 ? 4 : 8)) {
+      for (const [at, text] of makeTicks(from, to, this.view.clientWidth < 500 ? 4.5 : 8)) {
         add(this.axis, "span", at > 0.97 ? "end" : "", text).style.left = `${100 * at}%`;
       }
       this.draw();

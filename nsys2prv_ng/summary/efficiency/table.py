@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nsys2prv_ng.summary.efficiency.numbers import DeviceEfficiency, EfficiencyNumbers, HostEfficiency, StepNumbers
-from nsys2prv_ng.summary.efficiency.windows import PARTS, NamedWindow, list_parts, list_windows
-from nsys2prv_ng.text.formatting import count_noun, format_percent, format_time
-from nsys2prv_ng.text.grid import Bar, BarPart, Cell, Column, Grid, Score, Term, make_columns
+from nsys2prv_ng.summary.efficiency.windows import list_windows
+from nsys2prv_ng.text.formatting import count_noun, format_time
+from nsys2prv_ng.text.grid import Cell, Column, Grid, Score, Term
 
 DEVICE_TERMS = {
     "parallel": Term(
@@ -109,25 +109,3 @@ def list_scores(terms: Mapping[str, Term], root: str, trees: Sequence[object]) -
     """Return a row for each efficiency, with a cell for each tree (None: empty). `root`: name of the first row."""
     named = {key: replace(term, text=root) if key == "parallel" else term for key, term in terms.items()}
     return [[term, *(Score(getattr(tree, key, None)) for tree in trees)] for key, term in named.items()]
-
-
-def tabulate_parts(windows: Sequence[NamedWindow]) -> Grid:
-    """Return the time of all GPUs in each window as parts that add up to it."""
-    rows: list[list[Cell]] = []
-    labels: dict[str, str] = {}
-    devices = 0
-    for window in windows:
-        losses = window.numbers.losses
-        if losses is None:
-            continue
-        whole = losses.devices * window.numbers.length_ns
-        parts = list_parts(losses)
-        labels |= {part.key: part.label for part in parts}
-        devices = devices or losses.devices
-        shares = ", ".join(f"{format_percent(part.ns, whole)} {part.label}" for part in parts if part.ns >= whole / 200)
-        bar = Bar([BarPart(part.label, part.key, part.ns) for part in parts], whole)
-        rows.append([window.name.replace("`", ""), shares, bar])
-    caption = f"Where the time of {count_noun(devices, 'GPU')} goes"
-    columns = make_columns("", "parts of 0.5% or more", Column("", wide=True))
-    legend = [(key, labels[key]) for key in ("compute_ns", *PARTS) if key in labels]
-    return Grid(caption=caption, columns=columns, rows=rows, names=2, legend=legend)
