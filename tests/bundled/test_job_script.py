@@ -305,7 +305,7 @@ def test_a_whole_job(tmp_path: Path) -> None:
     assert output.count("recording the first 60 s of the program") == 1
     left = {path.name for path in cluster.reports.iterdir() if path.suffix not in (".sqlite", ".nsys-rep")}
     assert left == {"trace.prv", "trace.pcf", "trace.row", "stats.json", "summary.json", "summary.html"}
-    alone = run("summary", *RANKS, "--save", tmp_path / "alone.json")
+    alone = run("summary", *RANKS, "--save", tmp_path / "alone.json", "--html", cluster.reports / "summary.html")
     assert alone.stdout in output and output.index(alone.stdout) < output.index("Paraver loads it")
     assert (cluster.reports / "summary.json").read_bytes() == (tmp_path / "alone.json").read_bytes()
     done = run(*RANKS, tmp_path / "trace.prv", *OPTIONS)
