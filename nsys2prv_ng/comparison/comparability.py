@@ -3,8 +3,8 @@
 A finding names the values, and the sides with each value. It prevents the tables whose rows or sums have another
 meaning on some sides; everything else can be compared. Tables are named by their keys in a comparison (`kernels`,
 `copies`, ...). Further keys are `steps` (times of steps), `gpus` and `ranks` (rows by GPU or by rank), `scaling`, and
-`gate` (a slower run is no slower program).
-Facts that a summary of an older version lacks are not checked; this is a finding as well.
+`gate` (a slower run is no slower program). Facts that a summary of an older version lacks are not checked; this is a
+finding as well.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ WARNING, NOTE = "warning", "note"
 """Severities: a warning may be the only reason why numbers differ; a note is worth knowing."""
 
 GATE = "gate"
-_BY_PLACE = frozenset(("gpus", "ranks", GATE))
+"""Key of findings with which a slower run is no slower program."""
+_BY_PLACE = frozenset(("gpus", "ranks"))
 """Tables with a row for each GPU or rank."""
 _IN_GRAPHS = frozenset(("activity", "kernels", "nccl", "collectives", "waits"))
 """Tables that lack the kernels of graphs that were traced as a whole."""
@@ -63,8 +64,8 @@ def check_comparability(sides: Sequence[Side]) -> Comparability:
         _find_same_captures(sides),
         _find_unlike_captures(sides),
         _find_other_machines(sides),
-        _compare("number of GPUs", gpus, WARNING, _BY_PLACE),
-        _compare("number of processes", processes, WARNING, _BY_PLACE),
+        _compare("number of GPUs", gpus, WARNING, _BY_PLACE | _GATE),
+        _compare("number of processes", processes, WARNING, _BY_PLACE | _GATE),
         _compare("number of nodes", [(side, side.summary.nodes) for side in sides], NOTE),
         _find_any(lacking, "some ranks of {} have no report: sums are of a part of the job", WARNING, _SCALING),
         _find_other_choices(sides),

@@ -53,7 +53,7 @@ def list_lines(comparison: ComparisonNumbers) -> list[Line]:
     if comparison.scaling is not None:
         label, text = state_scaling(comparison.scaling, quote)
         lines.append(Line(f"{text}.", section=comparison_sections.SCALING, label=label))
-    return [*doubts, *lines, *(line for line in findings if line not in doubts)]
+    return [*doubts, *lines, *(line for line in findings if line.label != TRUST)]
 
 
 # ---- sections --------------------------------------------------------------------------------------------------------

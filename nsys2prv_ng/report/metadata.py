@@ -210,7 +210,8 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
     details = database.read_objects("ANALYSIS_DETAILS", ["duration"])
     threads = _read_thread_names(database, strings)
     utc_of_zero, clock = export_settings.read_exported_times(database, utc, exported)
-    environment = _read_environment(database, str(system_values.get("DeviceEnvironment") or ""))
+    captured = database.read_pairs(export_settings.CAPTURE)
+    environment = _choose_environment(captured, str(system_values.get("DeviceEnvironment") or ""))
     gpus, gpu_of_device, gpu_of_ordinal = find_gpus(
         _list_rows(database, "TARGET_INFO_GPU", ["id"], ["cuDevice", "name", "uuid", "busLocation"]),
         _list_rows(database, "TARGET_INFO_CUDA_DEVICE", ["pid", "cudaId"], ["gpuId", "uuid"]),
@@ -237,7 +238,7 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
         gpu_of_ordinal=gpu_of_ordinal,
         clock=clock,
         cpu=_describe_cpu(system_values),
-        script=_read_script(database),
+        script=_find_script(captured),
     )
     if utc_of_zero is None:
         metadata.warnings.append("it does not say when it was captured: its time is not aligned with other reports")
@@ -250,11 +251,11 @@ def read_metadata(database: Database, strings: Strings) -> Metadata:
     return metadata
 
 
-def _read_environment(database: Database, device_environment: str) -> dict[str, str]:
+def _choose_environment(captured: Sequence[tuple[str, Any]], device_environment: str) -> dict[str, str]:
     """Return the allowed variables of the captured environment."""
     between = "\0" if "\0" in device_environment else ";"  # NUL up to 2022
     variables = dict(entry.split("=", 1) for entry in device_environment.split(between) if "=" in entry)
-    for name, value in database.read_pairs(export_settings.CAPTURE):
+    for name, value in captured:
         if name.endswith(":ENVIRONMENT_VARIABLE") and "=" in str(value):
             variable, content = str(value).split("=", 1)
             variables[variable] = content.strip('"')
@@ -265,12 +266,12 @@ _ARGUMENT = re.compile(r"PROCESS_[0-9]+:ARGUMENT_[0-9]+")
 _SCRIPT = re.compile(r"\w[\w.-]{0,99}\.py")
 
 
-def _read_script(database: Database) -> str:
+def _find_script(captured: Sequence[tuple[str, Any]]) -> str:
     """Return the file name of the first script among the arguments of the launched command; "" without one.
 
     Nothing else of a command is read, which can contain secrets.
     """
-    arguments = (value for name, value in database.read_pairs(export_settings.CAPTURE) if _ARGUMENT.fullmatch(name))
+    arguments = (value for name, value in captured if _ARGUMENT.fullmatch(name))
     names = (re.split(r"[/\\]", str(value))[-1] for value in arguments if not str(value).startswith("-"))
     return next((name for name in names if _SCRIPT.fullmatch(name)), "")
 
